@@ -1,0 +1,151 @@
+"""The four kinds of part: subject, treatment, task, measure."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+from equipoise.core.capabilities import Capability
+from equipoise.core.errors import UsageError
+from equipoise.core.estimates import Estimate
+from equipoise.core.language import Generation, Message, Request, Usage
+from equipoise.core.outcomes import Outcome, Outcomes, ScoreSpec, Split, Unit
+from equipoise.core.parts import Part
+from equipoise.core.rng import Rng
+
+
+class Subject(Part):
+    """A recipe for the thing on trial; `load` makes the live one.
+
+    The live subject is any object with the protocols in ``provides``.
+    """
+
+    provides: ClassVar[frozenset[Capability]] = frozenset()
+
+    @abstractmethod
+    def load(self, rng: Rng) -> Any:
+        """Return the live subject. ``rng`` seeds whatever is drawn when it is made."""
+
+    def notice(self) -> str:
+        """Return what every report on this subject must say, or nothing."""
+        return ""
+
+
+class Treatment(Part):
+    """A change to a subject; gives a new one and leaves the old one intact.
+
+    ``needs`` is what it asks of the subject; ``removes`` and ``adds`` say how
+    capabilities change. A treatment that samples or trains sets ``random`` so
+    that builds repeat it with other seeds.
+    """
+
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    adds: ClassVar[frozenset[Capability]] = frozenset()
+    removes: ClassVar[frozenset[Capability]] = frozenset()
+    random: ClassVar[bool] = False
+
+    @abstractmethod
+    def apply(self, subject: Any, rng: Rng) -> Any:
+        """Return the treated subject. Never mutates ``subject``."""
+
+    def skeleton(self, subject: Any) -> Any:
+        """Return a treated subject whose tensors are yet to be filled in.
+
+        Where this is given, the engine keeps a treated subject's tensors on
+        disk and fills them into the skeleton instead of applying the
+        treatment again. It must be cheap and read no data.
+        """
+        raise NotImplementedError
+
+
+class Talk(Protocol):
+    """A conversation with the subject, as the engine hands it to `Task.attempt`.
+
+    Requests of many conversations that wait at the same moment become one
+    batch for a local model, and concurrent calls for an endpoint. What is
+    generated is kept: ``usage`` sums it, ``transcript`` holds the messages.
+    """
+
+    usage: Usage
+    transcript: list[Message]
+
+    async def generate(self, request: Request) -> Generation: ...
+
+
+class Task(Part):
+    """What a subject is asked, unit by unit, and how each answer is scored.
+
+    A batch task gives `perform`; a conversation gives `attempt` instead.
+    ``scores`` come in order of weight: the first is what claims are about
+    when they name none.
+    """
+
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    scores: ClassVar[tuple[ScoreSpec, ...]] = ()
+
+    @abstractmethod
+    def units(self, rng: Rng) -> Iterable[Unit]:
+        """Yield units with stable ids; may be endless, the trial's size cuts it."""
+
+    def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
+        """Return one outcome a unit, in order; a unit's stream is ``rng.child(unit.id)``."""
+        raise NotImplementedError
+
+    async def attempt(self, talk: Talk, unit: Unit, rng: Rng) -> Outcome:
+        """Hold one conversation; ``rng`` is the unit's own stream."""
+        raise NotImplementedError
+
+    @classmethod
+    def converses(cls) -> bool:
+        """Say whether the task is a conversation."""
+        return cls.attempt is not Task.attempt
+
+    def oracle(self) -> Any:
+        """Return a live subject that answers every unit right, for the conformance checks."""
+        raise NotImplementedError
+
+    def measures(self) -> Sequence[Measure]:
+        """Return measures to report beside the mean of the first score."""
+        return ()
+
+
+class Measure(Part):
+    """What outcomes let us conclude: an estimate with an interval.
+
+    ``scope`` is ``"arm"`` (one arm on one task), ``"pair"`` (an effect of one
+    arm against another) or ``"arms"`` (rankings, distances). An arm measure
+    that gives `statistic` can be claimed about pairs as well: the engine
+    bootstraps the difference over paired clusters.
+    """
+
+    scope: ClassVar[Literal["arm", "pair", "arms"]] = "arm"
+    higher_is_better: ClassVar[bool | None] = True
+
+    @abstractmethod
+    def measure(self, outcomes: Any, rng: Rng) -> Estimate | Mapping[str, Estimate]:
+        """Return an estimate, or a table of them by name.
+
+        ``outcomes`` is an `Outcomes` for scope ``arm``, a pair of them (same
+        units, same order) for ``pair``, and a mapping from arm label to
+        `Outcomes` for ``arms``.
+        """
+
+    def statistic(self, outcomes: Outcomes) -> float:
+        """Return the point estimate alone."""
+        raise NotImplementedError
+
+    def better(self, outcomes: Outcomes) -> bool | None:
+        """Say whether higher is better on these outcomes, None if neither."""
+        return self.higher_is_better
+
+
+def learnable(task: Task, rng: Rng, split: Split = "train") -> list[Unit]:
+    """Return the units of a task that a treatment may learn from.
+
+    ``rng`` is the stream the trial gives to the task's units. Test units are
+    refused.
+    """
+    if split == "test":
+        raise UsageError("A treatment may learn from train and calibration units, never test.")
+    return [unit for unit in task.units(rng) if unit.split == split]
