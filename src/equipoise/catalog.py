@@ -29,7 +29,11 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a card says. ``path`` is the YAML file, ``module`` the module beside it."""
+    """What a card says.
+
+    ``path`` is the YAML file, ``module`` the module beside it; ``parts`` maps an
+    id to kind, class name and summary.
+    """
 
     title: str
     summary: str
@@ -37,7 +41,7 @@ class Card:
     module: str
     path: Path
     version: int
-    parts: Mapping[str, tuple[str, str]]
+    parts: Mapping[str, tuple[str, str, str]]
     paper: str | None = None
     reference: str | None = None
     requires: tuple[str, ...] = ()
@@ -51,6 +55,7 @@ class Entry:
     id: str
     kind: str
     class_name: str
+    summary: str
     card: Card
 
     def load(self) -> type[Part]:
@@ -98,13 +103,13 @@ class Catalog:
 
     def _add(self, card: Card) -> None:
         self.cards.append(card)
-        for name, (kind, class_name) in card.parts.items():
+        for name, (kind, class_name, summary) in card.parts.items():
             if name in self.entries:
                 from equipoise.core.errors import UsageError
 
                 other = self.entries[name].card.path
                 raise UsageError(f"{card.path}: part {name} is already on {other}.")
-            self.entries[name] = Entry(name, kind, class_name, card)
+            self.entries[name] = Entry(name, kind, class_name, summary, card)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
@@ -182,14 +187,16 @@ def read_card(path: Path, package: str = _PACKAGE, root: Path | None = None) -> 
         raise wrong(f"version must be an integer, got {raw['version']!r}")
     if not isinstance(raw["parts"], dict):
         raise wrong("parts must map ids to a kind and a class, as in `mine: task Mine`")
-    parts: dict[str, tuple[str, str]] = {}
+    parts: dict[str, tuple[str, str, str]] = {}
     for name, text in raw["parts"].items():
-        words = str(text).split()
+        # A card with several parts may give each a line of its own after a colon.
+        what, _, line = str(text).partition(":")
+        words = what.split()
         if len(words) != 2 or words[0] not in KINDS or not words[1].isidentifier():
             raise wrong(f'part {name} must be a kind and a class, as in "task Mine", got "{text}"')
         if not re.fullmatch(r"[a-z][a-z0-9_]*", str(name)):
             raise wrong(f'part id "{name}" must be lower case letters, digits and underscores')
-        parts[name] = (words[0], words[1])
+        parts[name] = (words[0], words[1], line.strip() or raw["summary"])
     parents = path.relative_to(root).parent.parts if root else path.parent.parts[-1:]
     return Card(
         title=raw["title"],

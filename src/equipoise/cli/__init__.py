@@ -1,1 +1,26 @@
+"""The command line: a module per command, imported when it is called."""
 
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code.
+
+    What `EquipoiseError` says is printed as one sentence; a bug keeps its traceback.
+    """
+    from equipoise.cli._app import app, report_error
+
+    try:
+        app(arguments)
+    except BrokenPipeError:
+        # The reader of a pipe went away, as `| head` does; that is no failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        from equipoise.core.errors import EquipoiseError
+
+        if not isinstance(error, EquipoiseError):
+            raise
+        sys.exit(report_error(error))

@@ -83,6 +83,8 @@ class Task(Part):
 
     needs: ClassVar[frozenset[Capability]] = frozenset()
     scores: ClassVar[tuple[ScoreSpec, ...]] = ()
+    batch: ClassVar[int] = 32
+    """Units worth doing together; what is finished is stored in steps of about this size."""
 
     @abstractmethod
     def units(self, rng: Rng) -> Iterable[Unit]:

@@ -1,0 +1,36 @@
+"""Options that several commands take, and how they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="The store file. Default: $EQUIPOISE_STORE, else .equipoise/store.sqlite here.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines, nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+
+
+def print_json(value: Any) -> None:
+    """Print JSON to standard output."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def console(*, stderr: bool = False) -> Any:
+    """Return a Rich console that honours NO_COLOR and falls back to 80 columns."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 80
+    return Console(file=stream, width=width, highlight=False, markup=False)

@@ -1,0 +1,213 @@
+"""Outcomes of two arms to an effect: pairing, failures, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError
+from equipoise.kit import statistics
+
+LOST_AT_MOST = 0.01
+"""Share of pairs that may be lost to errors before a verdict is withheld."""
+
+DRAWS = 2_000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How much better one arm is than another, and the share of pairs lost to errors."""
+
+    estimate: Estimate
+    lost: float = 0.0
+
+
+def fill(outcomes: Outcomes, score: str, errors: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return a score's column with failures dealt with, and the mask of rows to keep."""
+    values = outcomes.score(score).astype(float, copy=True)
+    missing = outcomes.failed | np.isnan(values)
+    worst = outcomes.spec(score).worst
+    if errors == "worst" and worst is not None:
+        values[missing] = worst
+        missing = np.zeros_like(missing)
+    return values, ~missing
+
+
+def filled(outcomes: Outcomes, errors: str) -> Outcomes:
+    """Return outcomes for a measure: bounded scores filled, rows that cannot be left out."""
+    columns: dict[str, np.ndarray] = {}
+    keep = np.ones(len(outcomes), bool)
+    for name in outcomes.scores:
+        columns[name], kept = fill(outcomes, name, errors)
+        if outcomes.spec(name).worst is not None or errors == "exclude":
+            keep &= kept
+    # A failed unit whose every score is unbounded has nothing to say.
+    keep &= ~(outcomes.failed & np.all([np.isnan(c) for c in columns.values()] or [False], axis=0))
+    return replace(outcomes, scores=columns).take(keep)
+
+
+def describe(outcomes: Outcomes, score: str, *, level: float, errors: str) -> Estimate:
+    """Return the mean of a score on one arm with its interval."""
+    values, keep = fill(outcomes, score, errors)
+    if not keep.any():
+        return Estimate(math.nan, level=level, note="no unit has this score")
+    rows = _by_unit(outcomes.take(keep), values[keep])
+    binary = outcomes.spec(score).binary and set(np.unique(values[keep])) <= {0.0, 1.0}
+    try:
+        if rows.builds > 1:
+            return statistics.mean(rows.values, clusters=rows.group, builds=rows.build, level=level)
+        if binary and rows.single:
+            return statistics.proportion(rows.values, clusters=rows.cluster, level=level)
+        return statistics.mean(rows.values, clusters=rows.cluster, level=level)
+    except UsageError as error:
+        mean = float(rows.values.mean())
+        return Estimate(mean, level=level, n=rows.units, note=str(error))
+
+
+def effect(a: Outcomes, b: Outcomes, score: str, *, level: float, errors: str, rng: Rng) -> Effect:
+    """Return how much better ``a`` is than ``b`` on a score, paired on units."""
+    first, second = pair(a, b)
+    x, keep_x = fill(first, score, errors)
+    y, keep_y = fill(second, score, errors)
+    keep = keep_x & keep_y
+    lost = 1.0 - keep.mean() if len(keep) else 1.0
+    if not keep.any():
+        return Effect(Estimate(math.nan, level=level, note="no unit is scored in both"), lost)
+    sign = -1.0 if first.spec(score).higher_is_better is False else 1.0
+    one = _by_unit(first.take(keep), sign * x[keep])
+    two = _by_unit(second.take(keep), sign * y[keep])
+    try:
+        estimate = statistics.paired_difference(
+            one.values,
+            two.values,
+            units=one.unit if one.builds > 1 else None,
+            clusters=one.cluster,
+            builds=one.build if one.builds > 1 else None,
+            level=level,
+            rng=rng,
+        )
+    except UsageError as error:
+        difference = float((one.values - two.values).mean())
+        estimate = Estimate(difference, level=level, n=one.units, note=str(error))
+    return Effect(estimate, lost)
+
+
+def measure_effect(
+    measure: Measure, a: Outcomes, b: Outcomes, *, level: float, errors: str, rng: Rng
+) -> Effect:
+    """Return how much better ``a`` is than ``b`` in a measure.
+
+    A pair measure gives the effect itself, less its null value. The difference
+    of an arm measure is bootstrapped over units, or clusters where there are any.
+    """
+    first, second = pair(a, b)
+    keep = ~(first.failed | second.failed)
+    lost = 1.0 - keep.mean() if len(keep) else 1.0
+    if errors == "worst":
+        first, second = filled(first, errors), filled(second, errors)
+        if len(first) != len(second):
+            first, second = pair(first, second)
+    else:
+        first, second = first.take(keep), second.take(keep)
+    if measure.scope == "pair":
+        found = measure.measure((first, second), rng)
+        if not isinstance(found, Estimate):
+            raise UsageError(f"{type(measure).__name__} gives a table and cannot be claimed.")
+        null = float(getattr(measure, "null", 0.0))
+        return Effect(
+            replace(found, value=found.value - null, low=found.low - null, high=found.high - null),
+            lost,
+        )
+    sign = -1.0 if measure.better(first) is False else 1.0
+
+    def difference(rows: np.ndarray) -> float:
+        picked = rows.astype(int)
+        return sign * (
+            measure.statistic(first.take(picked)) - measure.statistic(second.take(picked))
+        )
+
+    groups = first.unit if first.cluster is None else first.cluster
+    return Effect(
+        statistics.bootstrap(
+            difference,
+            (np.arange(len(first)),),
+            clusters=groups,
+            level=level,
+            draws=DRAWS,
+            rng=rng,
+        ),
+        lost,
+    )
+
+
+def pair(a: Outcomes, b: Outcomes) -> tuple[Outcomes, Outcomes]:
+    """Return the rows both arms have, in the same order.
+
+    An arm that was built once is set against every build of the other.
+    """
+    a, b = _spread(a, b), _spread(b, a)
+    _, rows_a, rows_b = np.intersect1d(_key(a), _key(b), assume_unique=True, return_indices=True)
+    return a.take(rows_a), b.take(rows_b)
+
+
+def _spread(outcomes: Outcomes, other: Outcomes) -> Outcomes:
+    builds = np.unique(other.build)
+    if len(builds) <= 1 or len(np.unique(outcomes.build)) > 1:
+        return outcomes
+    repeated = outcomes.take(np.tile(np.arange(len(outcomes)), len(builds)))
+    return replace(repeated, build=np.repeat(builds, len(outcomes)))
+
+
+def _key(outcomes: Outcomes) -> np.ndarray:
+    # 24 bits hold any build below 1,024 and repeat below 16,384.
+    within = (outcomes.build.astype(np.int64) << 14) | outcomes.repeat.astype(np.int64)
+    return np.asarray((outcomes.unit.astype(np.int64) << 24) | within)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Scores averaged over repeats: one row a (unit, build)."""
+
+    values: np.ndarray
+    unit: np.ndarray
+    build: np.ndarray
+    cluster: np.ndarray | None
+    single: bool
+
+    @property
+    def builds(self) -> int:
+        return len(np.unique(self.build))
+
+    @property
+    def units(self) -> int:
+        return len(np.unique(self.unit))
+
+    @property
+    def group(self) -> np.ndarray:
+        return self.unit if self.cluster is None else self.cluster
+
+
+def _by_unit(outcomes: Outcomes, values: np.ndarray) -> _Rows:
+    repeated = bool(outcomes.repeat.max(initial=0) > 0)
+    if not repeated:
+        return _Rows(values, outcomes.unit, outcomes.build, outcomes.cluster, True)
+    key = outcomes.unit.astype(np.int64) * (1 + int(outcomes.build.max(initial=0))) + outcomes.build
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    sums = np.bincount(inverse, weights=values)
+    return _Rows(
+        sums / np.bincount(inverse),
+        outcomes.unit[first],
+        outcomes.build[first],
+        None if outcomes.cluster is None else outcomes.cluster[first],
+        False,
+    )
+
+
+def table(found: Estimate | Mapping[str, Estimate], name: str) -> dict[str, Estimate]:
+    """Return a measure's answer as named estimates."""
+    if isinstance(found, Estimate):
+        return {name: found}
+    return {f"{name} {key}": each for key, each in found.items()}

@@ -1,0 +1,175 @@
+"""``stop: early``: arms go side by side over random units until every claim is decided.
+
+Each claim has a confidence sequence, valid at every moment, so looking after
+every block costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from equipoise.core import Outcomes, ScoreSpec, UsageError
+from equipoise.kit.statistics import AsymptoticSequence, BettingSequence
+from equipoise.trial.compare import LOST_AT_MOST, fill
+from equipoise.trial.result import Status
+from equipoise.trial.trial import Claim, Trial
+from equipoise.trial.verdict import claim_level, decide
+from equipoise.trial.work import Shard
+
+if TYPE_CHECKING:
+    from equipoise.trial.engine import Runner
+
+BLOCK = 32
+LEAST_UNITS = 30
+"""Units before an asymptotic sequence may decide anything."""
+
+
+def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
+    """Run block by block; return how it ended and each claim's sequence."""
+    trial = run.trial
+    _refuse(trial)
+    orders = {task: units.order() for task, units in run.units.items()}
+    watched = [_Watched(trial, claim, run) for claim in trial.claims]
+    start, block = 0, BLOCK
+    longest = max(len(order) for order in orders.values())
+    status: Status = "finished"
+    while start < longest:
+        window = {task: order[start : start + block] for task, order in orders.items()}
+        if not run.do(_shards(run, window)):
+            status = "budget"
+        start += block
+        block = max(BLOCK, start // 8)  # about 5 looks a doubling
+        for each in watched:
+            each.look(run.units[each.claim.on].numbers[window[each.claim.on]])
+        if status == "budget":
+            break
+        if all(each.decided() for each in watched):
+            status = "early" if start < longest else "finished"
+            break
+    return status, [each.as_json() for each in watched]
+
+
+def _refuse(trial: Trial) -> None:
+    if not trial.claims:
+        raise UsageError("stop: early needs claims to stop for.")
+    if any(claim.measure is not None for claim in trial.claims):
+        raise UsageError("stop: early works for claims about means; leave out `measure`.")
+    if any(trial.builds_of(arm) > 1 for arm in trial.arms):
+        raise UsageError("stop: early and builds do not go together; drop one of them.")
+
+
+def _shards(run: Runner, window: dict[str, np.ndarray]) -> Iterator[Shard]:
+    for arm, task in run.trial.cells():
+        picked = window[task]
+        if not len(picked):
+            continue
+        units = run.units[task].held
+        if units is None:
+            raise UsageError(f"stop: early holds the units of {task}; cap them with `units`.")
+        run.watcher.doing(arm, task)
+        numbers = run.units[task].numbers[picked]
+        for repeat, todo in run.todo(arm, task, 0, numbers):
+            chosen = [units[position] for position in picked[todo]]
+            yield run.shard(arm, task, 0, repeat, chosen, numbers[todo])
+
+
+class _Watched:
+    """A claim's confidence sequence, fed with the units of each block."""
+
+    def __init__(self, trial: Trial, claim: Claim, run: Runner) -> None:
+        self.trial, self.claim, self.run = trial, claim, run
+        score = claim.score or trial.tasks[claim.on].scores[0].name
+        self.spec = next(s for s in trial.tasks[claim.on].scores if s.name == score)
+        self.level = claim_level(claim, trial.level, len(trial.claims))
+        self.paired = isinstance(claim.other, str)
+        self.sequence: Any = _sequence(self.spec, self.paired, self.level, trial.errors)
+        self.steps: list[dict[str, float]] = []
+        self.seen = self.lost = 0
+        self.clustered = False
+
+    def look(self, numbers: np.ndarray) -> None:
+        """Feed the block's units, and note where the interval stands."""
+        values = self._values(numbers)
+        if len(values):
+            self.sequence.update_many(values)
+        low, high = self.sequence.interval
+        self.steps.append(
+            {"n": self.sequence.n, "value": self.sequence.value, "low": low, "high": high}
+        )
+
+    def decided(self) -> bool:
+        """Whether the interval gives a verdict."""
+        if isinstance(self.sequence, AsymptoticSequence) and self.sequence.n < LEAST_UNITS:
+            return False
+        if self.lost > LOST_AT_MOST * max(1, self.seen):
+            return False
+        last = self.steps[-1]
+        threshold = 0.0 if self.paired else float(self.claim.other)
+        verdict = decide(
+            self.claim.relation, last["low"], last["high"], self.claim.margin, threshold
+        )
+        return verdict != "inconclusive"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the sequence as the result keeps it."""
+        note = "one value a cluster, the mean of its units" if self.clustered else ""
+        return {
+            "claim": str(self.claim),
+            "level": self.level,
+            "method": f"confidence sequence, {self.sequence.method}",
+            "note": note,
+            "lost": self.lost / max(1, self.seen),
+            "steps": self.steps or [{"n": 0, "value": math.nan, "low": math.nan, "high": math.nan}],
+        }
+
+    def _values(self, numbers: np.ndarray) -> np.ndarray:
+        arm = self._column(self.claim.arm, numbers)
+        values = arm[0]
+        keep = arm[1]
+        if self.paired:
+            other = self._column(str(self.claim.other), numbers)
+            sign = -1.0 if self.spec.higher_is_better is False else 1.0
+            values, keep = sign * (values - other[0]), keep & other[1]
+        self.seen += len(values)
+        self.lost += int((~keep).sum())
+        groups = arm[2]
+        if groups is not None:
+            self.clustered = True
+            names = np.unique(groups[keep])
+            kept, of = values[keep], groups[keep]
+            return np.array([kept[of == name].mean() for name in names])
+        return np.asarray(values[keep])
+
+    def _column(
+        self, arm: str, numbers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return (value, kept, cluster) a unit, in the order of ``numbers``."""
+        found: Outcomes = self.run.store.outcomes(
+            self.run.arms[arm],
+            self.run.tasks[self.claim.on],
+            builds=1,
+            repeats=self.trial.repeats,
+            numbers=np.sort(numbers),
+        )
+        values, keep = fill(found, self.spec.name, self.trial.errors)
+        rows = {int(number): np.flatnonzero(found.unit == number) for number in numbers}
+        mean = np.array([values[r].mean() if len(r) else np.nan for r in rows.values()])
+        kept = np.array([bool(len(r)) and bool(keep[r].all()) for r in rows.values()])
+        groups = None
+        if found.cluster is not None:
+            codes = found.cluster
+            groups = np.array([codes[r[0]] if len(r) else -1 for r in rows.values()])
+        return mean, kept, groups
+
+
+def _sequence(spec: ScoreSpec, paired: bool, level: float, errors: str) -> Any:
+    if spec.low is None or spec.high is None:
+        return AsymptoticSequence(level)
+    if paired:
+        width = spec.high - spec.low
+        return BettingSequence(-width, width, level)
+    return BettingSequence(spec.low, spec.high, level)

@@ -1,0 +1,304 @@
+"""Runs a trial: what the store lacks is done, written as it ends, and weighed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from equipoise.catalog import recipe
+from equipoise.core import EquipoiseError, Outcome, Unit, UsageError
+from equipoise.store import Store, default_store
+from equipoise.trial.executors import Executor, Local
+from equipoise.trial.provenance import provenance
+from equipoise.trial.result import Result, Status
+from equipoise.trial.trial import Trial
+from equipoise.trial.units import TaskUnits, number_units
+from equipoise.trial.watch import Silent, Watcher
+from equipoise.trial.weigh import weigh
+from equipoise.trial.work import Shard
+
+SHARD_SECONDS = 4.0
+SHARD_MOST = 2_000
+FLUSH_EVERY = 1.0
+
+
+class Interrupted(EquipoiseError):
+    """The run was stopped by hand; what had finished is kept."""
+
+    exit_code = 4
+
+
+def run(
+    trial: Trial,
+    *,
+    store: Store | str | Path | None = None,
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+    command: str = "",
+) -> Result:
+    """Run a trial and return its result.
+
+    Units that the store already has are not run again, so a run that was
+    stopped goes on, and a finished one returns at once.
+
+    Parameters
+    ----------
+    trial
+        From `load`, or made of parts.
+    store
+        A store, or the path of one; the default is ``.equipoise/store.sqlite``.
+    executor
+        Where shards run; this process by default.
+    watcher
+        Hears how the run goes.
+    command
+        The command line, for provenance.
+
+    Raises
+    ------
+    UsageError
+        If the trial cannot work; nothing has run.
+    RunError
+        If the run could not go on; everything finished is kept.
+    """
+    faults = trial.faults()
+    if faults:
+        raise UsageError(" ".join(message for _, message in faults))
+    if isinstance(store, Store):
+        return _Run(trial, store, executor or Local(), watcher or Silent(), command).go()
+    with Store.open(store or default_store()) as opened:
+        return _Run(trial, opened, executor or Local(), watcher or Silent(), command).go()
+
+
+@dataclass
+class Spent:
+    """What a run has used so far."""
+
+    units: int = 0
+    errors: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+@dataclass
+class _Pace:
+    """How large the next shard of a cell should be to take a few seconds."""
+
+    least: int
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.least
+
+    def learn(self, units: int, seconds: float) -> None:
+        """Follow the speed that was seen."""
+        wanted = int(units / max(seconds, 1e-4) * SHARD_SECONDS)
+        self.size = int(np.clip(wanted, self.least, min(SHARD_MOST, 8 * self.size)))
+
+
+class _Run:
+    def __init__(
+        self, trial: Trial, store: Store, executor: Executor, watcher: Watcher, command: str
+    ) -> None:
+        self.trial, self.store, self.executor = trial, store, executor
+        self.watcher, self.command = watcher, command
+        self.arms = {
+            label: store.arm(trial.arm_identities[label], label, arm.as_json())
+            for label, arm in trial.arms.items()
+        }
+        self.tasks = {
+            label: store.task(trial.task_identities[label], label, recipe(task), task.scores)
+            for label, task in trial.tasks.items()
+        }
+        self.spent = Spent()
+        self.began = time.monotonic()
+        self.buffer = _Buffer(self)
+
+    def go(self) -> Result:
+        about = provenance(self.command)
+        self.number = self.store.begin_run(
+            self.trial.name, self.trial.text, about, self.trial.paper
+        )
+        try:
+            self.units = {
+                label: number_units(self.trial, label, self.store, number)
+                for label, number in self.tasks.items()
+            }
+            status, sequences = self._work()
+            result = weigh(self.trial, self, status, sequences, about)
+        except KeyboardInterrupt:
+            with contextlib.suppress(EquipoiseError):
+                self.buffer.flush()
+                self.store.end_run(self.number, "interrupted", None)
+            raise Interrupted(
+                f"Stopped; {self.spent.units} units of this run are kept, and the same command "
+                "goes on from here."
+            ) from None
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.buffer.flush()
+                self.store.end_run(self.number, "failed", None)
+            raise
+        self.store.end_run(self.number, "finished", result.as_json())
+        return result
+
+    def _work(self) -> tuple[Status, list[dict[str, object]]]:
+        self.watcher.start(*self._count())
+        if self.trial.stop == "early":
+            from equipoise.trial.early import run_early
+
+            return run_early(self)
+        return ("finished" if self.do(self._all_shards()) else "budget"), []
+
+    def _count(self) -> tuple[int, int]:
+        """Return how many units are to do and how many are done already."""
+        total = done = 0
+        for arm, task in self.trial.cells():
+            for build in range(self.trial.builds_of(arm)):
+                total += len(self.units[task]) * self.trial.repeats
+                done += self.store.count_done(
+                    self.arms[arm], self.tasks[task], build, self.trial.repeats
+                )
+        done = min(done, total)
+        return total - done, done
+
+    def do(self, shards: Iterator[Shard]) -> bool:
+        """Run shards and write what comes; False when the budget ended it."""
+        stream = self.executor.run(shards, self.buffer.add)
+        try:
+            for shard, outcomes in stream:
+                self.buffer.finish(shard, outcomes)
+                if self._over_budget():
+                    return False
+        finally:
+            stream.close()  # type: ignore[attr-defined]
+            self.buffer.flush()
+        return True
+
+    def _over_budget(self) -> bool:
+        budget, spent = self.trial.budget, self.spent
+        limits = (
+            (budget.units, spent.units),
+            (budget.tokens, spent.tokens),
+            (budget.dollars, spent.dollars),
+            (budget.seconds, time.monotonic() - self.began),
+        )
+        return any(limit is not None and used >= limit for limit, used in limits)
+
+    def _all_shards(self) -> Iterator[Shard]:
+        for arm in self.trial.arms:
+            for build in range(self.trial.builds_of(arm)):
+                for task in (t for a, t in self.trial.cells() if a == arm):
+                    yield from self._cell(arm, task, build)
+
+    def _cell(self, arm: str, task: str, build: int) -> Iterator[Shard]:
+        self.watcher.doing(arm, task)
+        pace = self.buffer.pace(arm, task)
+        for numbers, units in self.units[task].chunks():
+            for repeat, todo in self.todo(arm, task, build, numbers):
+                start = 0
+                while start < len(todo):
+                    picked = todo[start : start + pace.size]
+                    start += len(picked)
+                    yield self.shard(
+                        arm, task, build, repeat, [units[i] for i in picked], numbers[picked]
+                    )
+
+    def todo(
+        self, arm: str, task: str, build: int, numbers: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each repeat with the positions in ``numbers`` that are yet to do."""
+        done = self.store.done(self.arms[arm], self.tasks[task], build, numbers, self.trial.repeats)
+        for repeat in range(self.trial.repeats):
+            mask = [(int(number), repeat) not in done for number in numbers]
+            todo = np.flatnonzero(mask)
+            if len(todo):
+                yield repeat, todo
+
+    def shard(
+        self, arm: str, task: str, build: int, repeat: int, units: list[Unit], numbers: np.ndarray
+    ) -> Shard:
+        """Return a shard of these units."""
+        return Shard(
+            arm_label=arm,
+            arm=self.trial.arms[arm],
+            arm_identity=self.trial.arm_identities[arm],
+            build=build,
+            task_label=task,
+            task=self.trial.tasks[task],
+            task_identity=self.trial.task_identities[task],
+            repeat=repeat,
+            units=tuple(units),
+            numbers=tuple(int(number) for number in numbers),
+            seed=self.trial.seed,
+            keep=len(self.trial.arms) if self.trial.stop == "early" else 1,
+        )
+
+
+class _Buffer:
+    """Collects outcomes and writes them about once a second, in the driver only."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self.waiting: list[tuple[Shard, int, Outcome]] = []
+        self.early: dict[int, set[str]] = {}
+        self.flushed = self.timed = time.monotonic()
+        self.paces: dict[tuple[str, str], _Pace] = {}
+
+    def pace(self, arm: str, task: str) -> _Pace:
+        kind = type(self.run.trial.tasks[task])
+        least = max(kind.batch, 256) if kind.converses() else kind.batch
+        return self.paces.setdefault((arm, task), _Pace(least))
+
+    def add(self, shard: Shard, outcome: Outcome) -> None:
+        """Take one outcome before its shard is whole."""
+        self.early.setdefault(id(shard), set()).add(outcome.unit)
+        number = dict(zip((unit.id for unit in shard.units), shard.numbers, strict=True))
+        self._take(shard, number[outcome.unit], outcome)
+
+    def finish(self, shard: Shard, outcomes: list[Outcome]) -> None:
+        """Take a whole shard, less what came early."""
+        before = self.early.pop(id(shard), set())
+        for number, outcome in zip(shard.numbers, outcomes, strict=True):
+            if outcome.unit not in before:
+                self._take(shard, number, outcome)
+        now = time.monotonic()
+        self.pace(shard.arm_label, shard.task_label).learn(len(outcomes), now - self.timed)
+        self.timed = now
+        if now - self.flushed > FLUSH_EVERY or len(self.waiting) >= SHARD_MOST:
+            self.flush()
+
+    def _take(self, shard: Shard, number: int, outcome: Outcome) -> None:
+        self.waiting.append((shard, number, outcome))
+        spent = self.run.spent
+        spent.units += 1
+        spent.errors += outcome.status == "error"
+        spent.tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
+        spent.dollars += outcome.usage.dollars
+        self.run.watcher.advance(1, int(outcome.status == "error"))
+        if time.monotonic() - self.flushed > FLUSH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; one transaction a (arm, task, build, repeat)."""
+        groups: dict[tuple[str, str, int, int], list[tuple[int, Outcome]]] = {}
+        for shard, number, outcome in self.waiting:
+            key = (shard.arm_label, shard.task_label, shard.build, shard.repeat)
+            groups.setdefault(key, []).append((number, outcome))
+        for (arm, task, build, repeat), rows in groups.items():
+            self.run.store.add(
+                self.run.number, self.run.arms[arm], self.run.tasks[task], build, rows, repeat
+            )
+        self.waiting.clear()
+        self.flushed = time.monotonic()
+
+
+Runner = _Run
+"""What `weigh` and early stopping work on."""
+
+__all__ = ["Interrupted", "Runner", "TaskUnits", "run"]

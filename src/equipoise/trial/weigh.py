@@ -1,0 +1,191 @@
+"""Weighs what a run brought: estimates, effects, claims, costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from equipoise.catalog import entry_of, recipe
+from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError
+from equipoise.trial.compare import describe, effect, filled, measure_effect, pair, table
+from equipoise.trial.result import ClaimResult, Result, Row, Status
+from equipoise.trial.trial import Claim, Trial
+from equipoise.trial.verdict import claim_level, correct, judge
+
+if TYPE_CHECKING:
+    from equipoise.trial.engine import Runner
+
+
+def weigh(
+    trial: Trial,
+    run: Runner,
+    status: Status,
+    sequences: Sequence[Mapping[str, Any]],
+    about: Mapping[str, Any],
+) -> Result:
+    """Return the result of a run whose outcomes are in the store."""
+    outcomes = {
+        cell: run.store.outcomes(
+            run.arms[cell[0]],
+            run.tasks[cell[1]],
+            builds=trial.builds_of(cell[0]),
+            repeats=trial.repeats,
+            numbers=run.units[cell[1]].numbers,
+        )
+        for cell in trial.cells()
+    }
+    costs = [
+        {"arm": arm, "task": task, **run.store.costs(run.arms[arm], run.tasks[task])}
+        for arm, task in trial.cells()
+    ]
+    estimates, effects = summarise(trial, outcomes)
+    claims = early_claims(trial, sequences) or weigh_claims(trial, outcomes)
+    units = sum(len(each) for each in outcomes.values())
+    return Result(
+        trial=trial.name,
+        status=status,
+        units=units,
+        errors=sum(int(each.failed.sum()) for each in outcomes.values()),
+        seconds=time.monotonic() - run.began,
+        claims=claims,
+        estimates=estimates,
+        effects=effects,
+        control=trial.control,
+        question=trial.question,
+        paper=trial.paper,
+        differs=trial.differs,
+        reused=units - run.spent.units,
+        arms={label: arm.as_json() for label, arm in trial.arms.items()},
+        tasks={label: recipe(task) for label, task in trial.tasks.items()},
+        costs=costs,
+        notices=notices(trial),
+        sequences=sequences,
+        provenance=about,
+        level=trial.level,
+        run=run.number,
+    )
+
+
+def notices(trial: Trial) -> list[str]:
+    """Return what every report on these subjects must say, each once."""
+    found = dict.fromkeys(arm.subject.notice() for arm in trial.arms.values())
+    return [notice for notice in found if notice]
+
+
+def summarise(
+    trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]
+) -> tuple[list[Row], list[Row]]:
+    """Return the estimates of every arm and its effects against the control."""
+    estimates: list[Row] = []
+    effects: list[Row] = []
+    for (arm, task), found in outcomes.items():
+        if not len(found):
+            continue
+        rng = trial.rng.child("statistics", arm, task)
+        spec = trial.tasks[task].scores[0]
+        mean = describe(found, spec.name, level=trial.level, errors=trial.errors)
+        estimates.append(Row(arm, task, spec.name, mean, None, spec.higher_is_better, spec.unit))
+        for measure in trial.measures_of(task):
+            estimates += _measured(measure, trial, arm, task, outcomes, rng)
+        control = outcomes.get((trial.control, task))
+        if arm != trial.control and control is not None and spec.higher_is_better is not None:
+            against = effect(
+                found, control, spec.name, level=trial.level, errors=trial.errors, rng=rng
+            )
+            effects.append(
+                Row(arm, task, spec.name, against.estimate, trial.control, True, spec.unit)
+            )
+    return estimates, effects
+
+
+def _measured(
+    measure: Measure,
+    trial: Trial,
+    arm: str,
+    task: str,
+    outcomes: Mapping[tuple[str, str], Outcomes],
+    rng: Rng,
+) -> list[Row]:
+    entry = entry_of(measure)
+    name = entry.id if entry else type(measure).__name__
+    versus = None
+    here: Any = filled(outcomes[arm, task], trial.errors)
+    if measure.scope == "pair":
+        if arm == trial.control or (trial.control, task) not in outcomes:
+            return []
+        versus = trial.control
+        here = pair(here, filled(outcomes[trial.control, task], trial.errors))
+    elif measure.scope == "arms":
+        if arm != trial.control:
+            return []
+        here = {a: filled(o, trial.errors) for (a, t), o in outcomes.items() if t == task}
+    better = measure.higher_is_better if measure.scope == "arms" else None
+    if measure.scope == "arm":
+        better = measure.better(here)
+    try:
+        found = table(measure.measure(here, rng.child(name)), name)
+    except UsageError as error:
+        found = {name: Estimate(float("nan"), level=trial.level, note=str(error))}
+    label = "all arms" if measure.scope == "arms" else arm
+    return [Row(label, task, key, each, versus, better) for key, each in found.items()]
+
+
+def weigh_claims(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[ClaimResult]:
+    """Return the verdict on every claim, corrected for their number."""
+    return correct([_weigh_claim(trial, claim, outcomes) for claim in trial.claims])
+
+
+def _weigh_claim(
+    trial: Trial, claim: Claim, outcomes: Mapping[tuple[str, str], Outcomes]
+) -> ClaimResult:
+    level = claim_level(claim, trial.level, len(trial.claims))
+    rng = trial.rng.child("claim", str(claim))
+    arm = outcomes[claim.arm, claim.on]
+    score = claim.score or trial.tasks[claim.on].scores[0].name
+    if isinstance(claim.other, str):
+        other = outcomes[claim.other, claim.on]
+        if claim.measure is None:
+            found = effect(arm, other, score, level=level, errors=trial.errors, rng=rng)
+        else:
+            found = measure_effect(
+                claim.measure, arm, other, level=level, errors=trial.errors, rng=rng
+            )
+        return judge(claim, found.estimate, found.lost)
+    if claim.measure is None:
+        value = describe(arm, score, level=level, errors=trial.errors)
+    else:
+        value = _value(claim.measure, filled(arm, trial.errors), level, rng)
+    failed = float(arm.failed.mean()) if len(arm) else 1.0
+    bounded = arm.spec(score).worst is not None and trial.errors == "worst"
+    return judge(claim, value, 0.0 if bounded else failed)
+
+
+def _value(measure: Measure, outcomes: Outcomes, level: float, rng: Rng) -> Estimate:
+    from dataclasses import replace
+
+    at_level = replace(measure, level=level) if hasattr(measure, "level") else measure  # type: ignore[type-var]
+    found = at_level.measure(outcomes, rng)
+    if not isinstance(found, Estimate):
+        raise UsageError(f"{type(measure).__name__} gives a table and cannot be claimed.")
+    return found
+
+
+def early_claims(trial: Trial, sequences: Sequence[Mapping[str, Any]]) -> list[ClaimResult] | None:
+    """Return the claims as their confidence sequences ended, or None without sequences."""
+    if not sequences:
+        return None
+    found = []
+    for claim, sequence in zip(trial.claims, sequences, strict=True):
+        last = sequence["steps"][-1]
+        estimate = Estimate(
+            last["value"],
+            last["low"],
+            last["high"],
+            level=sequence["level"],
+            n=last["n"],
+            method=sequence["method"],
+            note=sequence["note"],
+        )
+        found.append(judge(claim, estimate, sequence["lost"]))
+    return found
