@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from equipoise.core import Part
+    from equipoise.core import Part, UsageError
 
 KINDS = ("subject", "treatment", "task", "measure")
 _PACKAGE = "equipoise.methods"
@@ -155,6 +155,34 @@ def catalog() -> Catalog:
     return Catalog(folders)
 
 
+@functools.cache
+def yaml_loader() -> Any:
+    """Return a safe loader by the rules of YAML 1.2, which people expect.
+
+    Under the older rules that PyYAML keeps, ``on:`` is the key true, ``1e-3``
+    is text and ``2025-04-24`` a date.
+    """
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        pass
+
+    dropped = {f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "timestamp")}
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in dropped]
+        for first, resolvers in Loader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+    )
+    number = r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"
+    special = r"^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(f"{number}|{special}"), list("-+.0123456789")
+    )
+    return Loader
+
+
 def read_card(path: Path, package: str = _PACKAGE, root: Path | None = None) -> Card:
     """Read and check one card.
 
@@ -165,21 +193,20 @@ def read_card(path: Path, package: str = _PACKAGE, root: Path | None = None) -> 
     """
     import yaml
 
-    from equipoise.core.errors import UsageError, nearest
+    def wrong(fault: str, key: str = "") -> UsageError:
+        from equipoise.core.errors import UsageError, nearest  # NumPy comes with them
 
-    def wrong(fault: str) -> UsageError:
-        return UsageError(f"{path}: {fault}.")
+        return UsageError(f"{path}: {fault}.{nearest(key, _KEYS) if key else ''}")
 
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        raw = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506 - a safe loader
+        raw = yaml.load(path.read_text(encoding="utf-8"), yaml_loader())  # noqa: S506 - safe
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
         raise wrong(f"not a card, YAML says: {problem}") from error
     if not isinstance(raw, dict):
         raise wrong("a card is a mapping with title, summary, version and parts")
     for key in sorted(set(raw) - _KEYS):
-        raise wrong(f'unknown key "{key}".{nearest(str(key), _KEYS)}'.rstrip("."))
+        raise wrong(f'unknown key "{key}"', str(key))
     for key in ("title", "summary", "version", "parts"):
         if not raw.get(key):
             raise wrong(f'the key "{key}" is missing')

@@ -25,12 +25,12 @@ def carry_out(
     show: bool = True,
 ) -> Result:
     """Run a trial with a progress display, write its reports, print its verdicts."""
-    from equipoise.report.terminal import progress, result_tables
+    from equipoise.report.terminal import progress, result_page
     from equipoise.store import Store, default_store
     from equipoise.trial.engine import run
     from equipoise.trial.executors import Local, Processes
 
-    place = store or default_store()
+    place = Path(store or default_store())
     executor = Local() if workers == 1 else Processes(workers)
     with Store.open(place) as opened:
         with progress(console(stderr=True), quiet=quiet) as watcher:
@@ -38,7 +38,7 @@ def carry_out(
         written = _write(result, opened, html or _beside(place, result), junit, markdown, html)
     if show:
         screen = console()
-        result_tables(result, screen)
+        result_page(result.as_json(), screen)
         for path in written:
             screen.print(f"Report: {path}", soft_wrap=True)
     return result

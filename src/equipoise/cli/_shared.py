@@ -34,3 +34,14 @@ def console(*, stderr: bool = False) -> Any:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else 80
     return Console(file=stream, width=width, highlight=False, markup=False)
+
+
+def open_store(place: Path | None) -> Any:
+    """Return the store, open for reading; a clear error where there is none."""
+    from equipoise.core.errors import UsageError
+    from equipoise.store import Store, default_store
+
+    path = Path(place or default_store())
+    if not path.exists():
+        raise UsageError(f"No store at {path}; `equipoise run FILE` makes one.")
+    return Store.open(path, readonly=True)

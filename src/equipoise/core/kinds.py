@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from equipoise.core.capabilities import Capability
 from equipoise.core.errors import UsageError
@@ -48,6 +48,16 @@ class Treatment(Part):
     @abstractmethod
     def apply(self, subject: Any, rng: Rng) -> Any:
         """Return the treated subject. Never mutates ``subject``."""
+
+    @classmethod
+    def null(cls) -> Self | None:
+        """Return the setting that changes nothing, or None where there is none."""
+        return None
+
+    @classmethod
+    def tiny_subject(cls) -> Any:
+        """Return the live subject the conformance checks treat, or None for a stock one."""
+        return None
 
     def skeleton(self, subject: Any) -> Any:
         """Return a treated subject whose tensors are yet to be filled in.
@@ -135,6 +145,14 @@ class Measure(Part):
 
     def statistic(self, outcomes: Outcomes) -> float:
         """Return the point estimate alone."""
+        raise NotImplementedError
+
+    def simulate(self, rng: Rng) -> tuple[Any, float | Mapping[str, float]]:
+        """Return outcomes drawn from a world with known truth, and that truth.
+
+        The conformance checks use it: the interval must cover the truth as
+        often as its level says, at the size drawn here.
+        """
         raise NotImplementedError
 
     def better(self, outcomes: Outcomes) -> bool | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from equipoise.core import Outcomes, ScoreSpec, UsageError
+from equipoise.core import ScoreSpec, UsageError
 from equipoise.kit.statistics import AsymptoticSequence, BettingSequence
 from equipoise.trial.compare import LOST_AT_MOST, fill
 from equipoise.trial.result import Status
@@ -116,11 +116,12 @@ class _Watched:
 
     def as_json(self) -> dict[str, object]:
         """Return the sequence as the result keeps it."""
+        kind = "betting" if isinstance(self.sequence, BettingSequence) else "asymptotic"
         note = "one value a cluster, the mean of its units" if self.clustered else ""
         return {
             "claim": str(self.claim),
             "level": self.level,
-            "method": f"confidence sequence, {self.sequence.method}",
+            "method": f"confidence sequence, {kind}",
             "note": note,
             "lost": self.lost / max(1, self.seen),
             "steps": self.steps or [{"n": 0, "value": math.nan, "low": math.nan, "high": math.nan}],
@@ -148,13 +149,8 @@ class _Watched:
         self, arm: str, numbers: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return (value, kept, cluster) a unit, in the order of ``numbers``."""
-        found: Outcomes = self.run.store.outcomes(
-            self.run.arms[arm],
-            self.run.tasks[self.claim.on],
-            builds=1,
-            repeats=self.trial.repeats,
-            numbers=np.sort(numbers),
-        )
+        found = self.run.outcomes(arm, self.claim.on)
+        found = found.take(np.isin(found.unit, numbers))
         values, keep = fill(found, self.spec.name, self.trial.errors)
         rows = {int(number): np.flatnonzero(found.unit == number) for number in numbers}
         mean = np.array([values[r].mean() if len(r) else np.nan for r in rows.values()])

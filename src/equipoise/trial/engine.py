@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from equipoise.catalog import recipe
-from equipoise.core import EquipoiseError, Outcome, Unit, UsageError
+from equipoise.core import EquipoiseError, Outcome, Outcomes, Unit, UsageError
 from equipoise.store import Store, default_store
 from equipoise.trial.executors import Executor, Local
 from equipoise.trial.provenance import provenance
@@ -129,6 +130,15 @@ class _Run:
                 label: number_units(self.trial, label, self.store, number)
                 for label, number in self.tasks.items()
             }
+            for arm, task in self.trial.cells():
+                self.store.cover(
+                    self.number,
+                    self.arms[arm],
+                    self.tasks[task],
+                    arm_label=arm,
+                    task_label=task,
+                    **self._size(arm, task),
+                )
             status, sequences = self._work()
             result = weigh(self.trial, self, status, sequences, about)
         except KeyboardInterrupt:
@@ -161,10 +171,8 @@ class _Run:
         for arm, task in self.trial.cells():
             for build in range(self.trial.builds_of(arm)):
                 total += len(self.units[task]) * self.trial.repeats
-                done += self.store.count_done(
-                    self.arms[arm], self.tasks[task], build, self.trial.repeats
-                )
-        done = min(done, total)
+                for numbers in np.array_split(self.units[task].numbers, 1 + total // SHARD_MOST):
+                    done += int(self._done(arm, task, build, numbers).sum())
         return total - done, done
 
     def do(self, shards: Iterator[Shard]) -> bool:
@@ -213,12 +221,31 @@ class _Run:
         self, arm: str, task: str, build: int, numbers: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each repeat with the positions in ``numbers`` that are yet to do."""
-        done = self.store.done(self.arms[arm], self.tasks[task], build, numbers, self.trial.repeats)
+        done = self._done(arm, task, build, numbers)
         for repeat in range(self.trial.repeats):
-            mask = [(int(number), repeat) not in done for number in numbers]
-            todo = np.flatnonzero(mask)
+            todo = np.flatnonzero(~done[:, repeat])
             if len(todo):
                 yield repeat, todo
+
+    def _done(self, arm: str, task: str, build: int, numbers: np.ndarray) -> np.ndarray:
+        return self.store.done_mask(
+            self.arms[arm], self.tasks[task], build, numbers, self.trial.repeats
+        )
+
+    def outcomes(self, arm: str, task: str) -> Outcomes:
+        """Return what the store has of a cell, cut to this trial's size."""
+        return self.store.outcomes(self.arms[arm], self.tasks[task], **self._size(arm, task))
+
+    def costs(self, arm: str, task: str) -> dict[str, Any]:
+        """Return what a cell cost, cut to this trial's size."""
+        return self.store.costs(self.arms[arm], self.tasks[task], **self._size(arm, task))
+
+    def _size(self, arm: str, task: str) -> dict[str, Any]:
+        return {
+            "units": int(self.units[task].numbers.max()) + 1,
+            "builds": self.trial.builds_of(arm),
+            "repeats": self.trial.repeats,
+        }
 
     def shard(
         self, arm: str, task: str, build: int, repeat: int, units: list[Unit], numbers: np.ndarray

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from equipoise.catalog import yaml_loader
 from equipoise.core import Measure, Subject, Task, Treatment, UsageError, nearest
 from equipoise.trial.build import BuildFault, build
 from equipoise.trial.schema import ArmFile, BudgetFile, ClaimFile, PartFile, TrialFile
@@ -71,8 +72,8 @@ def loads(
 ) -> Trial:
     """Read a trial from YAML text; paths in it are taken from ``folder``."""
     try:
-        node = yaml.compose(text, Loader=_LOADER)
-        raw = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
+        node = yaml.compose(text, Loader=yaml_loader())
+        raw = yaml.load(text, Loader=yaml_loader())  # noqa: S506 - a safe loader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TrialFileError(name, [Mistake(line, f"YAML: {error.problem}.")]) from error
@@ -289,9 +290,6 @@ def _override(raw: dict[str, Any], path: str, value: Any) -> str | None:
         return f"quick: {path} does not lead to a parameter."
     here[last] = value
     return None
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _walk(node: yaml.Node, place: Place, lines: dict[Place, int]) -> list[Mistake]:

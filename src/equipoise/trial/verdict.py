@@ -90,6 +90,8 @@ def judge(claim: Claim, estimate: Estimate, lost: float = 0.0) -> ClaimResult:
     more = None
     if verdict == "inconclusive" and lost <= LOST_AT_MOST and estimate.has_interval:
         more = statistics.units_to_settle(estimate, bounds(claim))
+    if bounds(claim) != [0.0]:
+        estimate = replace(estimate, p_value=None)  # its test was against no difference
     return ClaimResult(
         claim=str(claim),
         verdict=verdict,

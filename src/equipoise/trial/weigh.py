@@ -25,20 +25,8 @@ def weigh(
     about: Mapping[str, Any],
 ) -> Result:
     """Return the result of a run whose outcomes are in the store."""
-    outcomes = {
-        cell: run.store.outcomes(
-            run.arms[cell[0]],
-            run.tasks[cell[1]],
-            builds=trial.builds_of(cell[0]),
-            repeats=trial.repeats,
-            numbers=run.units[cell[1]].numbers,
-        )
-        for cell in trial.cells()
-    }
-    costs = [
-        {"arm": arm, "task": task, **run.store.costs(run.arms[arm], run.tasks[task])}
-        for arm, task in trial.cells()
-    ]
+    outcomes = {cell: run.outcomes(*cell) for cell in trial.cells()}
+    costs = [{"arm": arm, "task": task, **run.costs(arm, task)} for arm, task in trial.cells()]
     estimates, effects = summarise(trial, outcomes)
     claims = early_claims(trial, sequences) or weigh_claims(trial, outcomes)
     units = sum(len(each) for each in outcomes.values())

@@ -5,7 +5,6 @@ Local and remote executors run the same `run_shard`; nothing here writes.
 
 from __future__ import annotations
 
-import asyncio
 import time
 import traceback
 from collections import OrderedDict
@@ -19,11 +18,13 @@ from equipoise.core import (
     GeneratesAsync,
     Outcome,
     Rng,
+    RunError,
     Task,
     Unit,
-    UnitError,
     UsageError,
 )
+from equipoise.kit.language.loop import run as run_async
+from equipoise.kit.language.talk import as_batch, error_outcome, hold
 from equipoise.trial.subjects import treated
 from equipoise.trial.trial import Arm
 
@@ -109,8 +110,6 @@ def run_shard(shard: Shard, emit: Emit | None = None) -> list[Outcome]:
         outcomes = _converse(shard, subject, emit)
     else:
         if not isinstance(subject, Generates) and isinstance(subject, GeneratesAsync):
-            from equipoise.kit.language.talk import as_batch
-
             subject = as_batch(subject)
         outcomes = _perform(shard, subject, shard.units, shard.rng())
     each = (time.perf_counter() - began) / max(1, len(outcomes))
@@ -123,8 +122,6 @@ def run_shard(shard: Shard, emit: Emit | None = None) -> list[Outcome]:
 
 
 def _converse(shard: Shard, subject: Any, emit: Emit | None) -> list[Outcome]:
-    from equipoise.kit.language.talk import hold
-
     rng = shard.rng()
     names = {score.name for score in shard.task.scores}
 
@@ -133,7 +130,7 @@ def _converse(shard: Shard, subject: Any, emit: Emit | None) -> list[Outcome]:
         if emit is not None:
             emit(outcome)
 
-    return asyncio.run(
+    return run_async(
         hold(shard.task, subject, shard.units, lambda u: rng.child(u.id), on_outcome=check)
     )
 
@@ -142,9 +139,11 @@ def _perform(shard: Shard, subject: Any, units: Sequence[Unit], rng: Rng) -> lis
     try:
         outcomes = shard.task.perform(subject, units, rng)
         _check(shard.task, units, outcomes)
-    except (MemoryError, UsageError, UnitError, Exception) as error:
+    except RunError:
+        raise
+    except Exception as error:
         if len(units) == 1:
-            return [failure(units[0], error)]
+            return [error_outcome(units[0], error)]
         # Halving finds the units at fault and keeps the others together.
         middle = len(units) // 2
         return _perform(shard, subject, units[:middle], rng) + _perform(
@@ -176,15 +175,6 @@ def _check_scores(task: Task, outcome: Outcome, names: set[str]) -> None:
             outcome.status = "error"
             outcome.error_kind = "not_finite"
             outcome.error = f"The score {name} is {value}."
-
-
-def failure(unit: Unit, error: BaseException) -> Outcome:
-    """Return the error outcome of a unit."""
-    kind = error.kind if isinstance(error, UnitError) else type(error).__name__
-    text = _one_line(error)
-    if not isinstance(error, EquipoiseError):
-        text = f"{type(error).__name__}: {text}"
-    return Outcome(unit.id, status="error", error_kind=kind, error=text)
 
 
 def _one_line(error: BaseException) -> str:

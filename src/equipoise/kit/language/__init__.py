@@ -1,0 +1,1 @@
+"""Workings that text subjects, tasks and treatments share; import the module you need."""

@@ -1,0 +1,69 @@
+"""Estimates with intervals, tests and sequences over plain arrays: the statistics of verdicts.
+
+The names load on first use, so that importing the package loads no SciPy.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "AsymptoticSequence": "sequences",
+    "BettingSequence": "sequences",
+    "CrossedVariance": "robust",
+    "benjamini_hochberg": "corrections",
+    "bonferroni_level": "corrections",
+    "bootstrap": "resampling",
+    "bootstrap_difference": "resampling",
+    "bootstrap_mean": "resampling",
+    "crossed_variance": "robust",
+    "holm": "corrections",
+    "log_odds_ratio": "ratios",
+    "mcnemar": "permutation",
+    "mean": "single",
+    "minimum_detectable_effect": "planning",
+    "paired_difference": "effects",
+    "permutation_two_sample": "permutation",
+    "proportion": "single",
+    "quantile": "single",
+    "ratio": "ratios",
+    "sign_flip": "permutation",
+    "units_to_settle": "planning",
+    "unpaired_difference": "effects",
+    "wilson": "single",
+}
+
+__all__ = [
+    "AsymptoticSequence",
+    "BettingSequence",
+    "CrossedVariance",
+    "benjamini_hochberg",
+    "bonferroni_level",
+    "bootstrap",
+    "bootstrap_difference",
+    "bootstrap_mean",
+    "crossed_variance",
+    "holm",
+    "log_odds_ratio",
+    "mcnemar",
+    "mean",
+    "minimum_detectable_effect",
+    "paired_difference",
+    "permutation_two_sample",
+    "proportion",
+    "quantile",
+    "ratio",
+    "sign_flip",
+    "units_to_settle",
+    "unpaired_difference",
+    "wilson",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,33 @@
+"""Predictors of labels and values from tables, and the tasks that score them.
+
+>>> from equipoise.methods.tables import regression_scores
+>>> regression_scores([1.0, 2.0], [1.5, 2.0])["absolute_error"]
+array([0.5, 0. ])
+"""
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "Classification": "classification",
+    "Estimator": "estimator",
+    "Regression": "regression",
+    "TorchModule": "torch_module",
+    "Train": "train",
+    "classification_scores": "classification",
+    "fit_estimator": "estimator",
+    "module_from": "torch_module",
+    "regression_scores": "regression",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,153 @@
+"""Puts a part to work in a small way and boils what comes of it down to JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise.catalog import Entry, digest
+from equipoise.core import (
+    Generates,
+    HasModule,
+    Predicts,
+    PredictsProba,
+    Request,
+    Rng,
+    ScoresText,
+)
+
+RNG = Rng(20250424)
+WORDS = ("two and two", "a river", "red", "the quick brown fox")
+
+
+def work(entry: Entry, part: Any) -> Any:
+    """Return what a part does with a fixed stream, as JSON with rounded numbers."""
+    if entry.kind == "subject":
+        return probe(part.load(RNG))
+    if entry.kind == "treatment":
+        return probe(part.apply(stock_subject(type(part)), RNG))
+    if entry.kind == "task":
+        units = list(some_units(part))
+        found: list[Any] = [
+            [u.id, u.content, u.target, u.split, u.cluster, u.stratum] for u in units
+        ]
+        if not part.converses():
+            found.append([o.scores for o in perform(part, part.oracle(), units)])
+        return plain(found)
+    outcomes, _ = part.simulate(RNG)
+    return plain(part.measure(outcomes, RNG.child("measure")))
+
+
+def some_units(task: Any, most: int = 24) -> list[Any]:
+    """Return the first test units of a task."""
+    found = []
+    for unit in task.units(RNG.child("units")):
+        if unit.split == "test":
+            found.append(unit)
+        if len(found) == most:
+            break
+    return found
+
+
+def perform(task: Any, subject: Any, units: Sequence[Any]) -> list[Any]:
+    """Return the outcomes of some units, whether the task converses or not."""
+    rng = RNG.child("perform")
+    if task.converses():
+        from equipoise.kit.language.loop import run
+        from equipoise.kit.language.talk import hold
+
+        return run(hold(task, subject, units, lambda unit: rng.child(unit.id)))
+    return list(task.perform(subject, units, rng))
+
+
+def stock_subject(treatment: type[Any]) -> Any:
+    """Return a small live subject that has what a treatment needs."""
+    own = treatment.tiny_subject()
+    if own is not None:
+        return own
+    if treatment.needs <= {Generates}:
+        from equipoise.kit.language.canned import Canned
+
+        return Canned(_echo)
+    from equipoise.kit.worlds.language import tiny_language_model
+
+    return tiny_language_model()
+
+
+def _echo(request: Request) -> str:
+    """Answer with what was asked and how, so that a treatment shows."""
+    prompt = request.prompt
+    text = prompt if isinstance(prompt, str) else json.dumps(list(prompt), sort_keys=True)
+    return f"{text} {request.temperature} {request.top_p} {request.max_tokens} {request.n}"
+
+
+def probe(live: Any) -> Any:
+    """Return what a live subject answers to fixed questions."""
+    found: dict[str, Any] = {}
+    if isinstance(live, Generates):
+        found["texts"] = [generation.texts for generation in live.generate(requests())]
+    if isinstance(live, ScoresText):
+        pairs = [(word, " again") for word in WORDS]
+        found["log_probs"] = [score.log_probs for score in live.log_likelihood(pairs)]
+    if isinstance(live, Predicts):
+        found["predictions"] = live.predict(rows(live))
+    if isinstance(live, PredictsProba):
+        found["probabilities"] = live.predict_proba(rows(live))
+    if not found and isinstance(live, HasModule):
+        found["state"] = {k: v.double().sum().item() for k, v in live.module.state_dict().items()}
+    if not found:
+        found["repr"] = type(live).__name__
+    return plain(found)
+
+
+def requests() -> list[Request]:
+    """Return requests a text subject must answer, greedy and sampled."""
+    chats = [[{"role": "user", "content": word}] for word in WORDS]
+    return [
+        Request(chat, max_tokens=4, temperature=0.7 * (i % 2), seed=i)
+        for i, chat in enumerate(chats)
+    ]
+
+
+def rows(live: Any, n: int = 7) -> np.ndarray:
+    """Return rows of numbers as wide as a predictor takes."""
+    return RNG.child("rows").numpy().normal(size=(n, _width(live))).astype(np.float64)
+
+
+def _width(live: Any) -> int:
+    for holder in (live, getattr(live, "estimator", None), getattr(live, "module", None)):
+        for name in ("n_features_in_", "in_features", "inputs"):
+            width = getattr(holder, name, None)
+            if isinstance(width, int):
+                return width
+    module = getattr(live, "module", None)
+    for layer in module.modules() if module is not None else ():
+        if isinstance(getattr(layer, "in_features", None), int):
+            return int(layer.in_features)
+    return 4
+
+
+def plain(value: Any) -> Any:
+    """Return JSON; numbers keep six significant digits, so that float noise does not count."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if np.isfinite(value) else repr(value)
+    return value
+
+
+def fingerprint(entry: Entry) -> str:
+    """Return the hash of what a part's smallest instance does."""
+    return digest(work(entry, entry.load().tiny()))

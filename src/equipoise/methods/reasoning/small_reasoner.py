@@ -1,0 +1,199 @@
+"""A small transformer that learns to reason from worked examples alone, from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from equipoise.core import (
+    Capability,
+    Generates,
+    Generation,
+    HasModule,
+    Request,
+    Rng,
+    Subject,
+    Task,
+    Treatment,
+    Usage,
+    UsageError,
+    between,
+    learnable,
+    setting,
+)
+from equipoise.kit.language.canned import message_text
+
+if TYPE_CHECKING:
+    from equipoise.kit.worlds.small_language_model import SmallTransformer, Words
+
+
+@dataclass(frozen=True)
+class SmallReasoner(Subject):
+    """A transformer of about a million parameters that knows nothing yet.
+
+    `TrainReasoner` teaches it; before that its answers are empty. Words,
+    digits and marks are its tokens, and it learns which words there are from
+    what it is trained on. It answers greedily.
+
+    Parameters
+    ----------
+    width
+        Size of a token's vector, a multiple of ``2 * heads``.
+    layers, heads
+        How many.
+    tokens
+        Size of the vocabulary; rarer words are one unknown token.
+    batch_size
+        Most sequences at once.
+
+    Examples
+    --------
+    >>> SmallReasoner(width=32, layers=1).load(Rng(0)).generate([Request("1 + 1")])[0].text
+    ''
+    """
+
+    width: int = between(8, 4096, default=128)
+    layers: int = between(1, 64, default=3)
+    heads: int = between(1, 64, default=4)
+    tokens: int = between(16, 100_000, default=512)
+    batch_size: int = setting(64, low=1, high=65_536)
+
+    provides: ClassVar[frozenset[Capability]] = frozenset({Generates, HasModule})
+
+    @classmethod
+    def tiny(cls) -> SmallReasoner:
+        return cls(width=16, layers=1, heads=2)
+
+    def check(self) -> None:
+        if self.width % (2 * self.heads):
+            raise UsageError(
+                f"SmallReasoner: width must be a multiple of twice the heads, {2 * self.heads},"
+                f" got {self.width}."
+            )
+
+    def load(self, rng: Rng) -> Reasoner:
+        from equipoise.kit.worlds.small_language_model import SmallTransformer
+
+        module = SmallTransformer(self.width, self.layers, self.heads, self.tokens)
+        module.start(rng.torch())
+        return Reasoner(module, self.batch_size)
+
+
+@dataclass(frozen=True)
+class TrainReasoner(Treatment):
+    """Teach a small reasoner worked solutions, from new weights.
+
+    Parameters
+    ----------
+    data
+        A task with train units and worked solutions, such as ``mathgap``; its
+        test units are never read.
+    steps
+        Updates of the weights.
+    batch_tokens
+        Tokens in a batch.
+    rate
+        Peak learning rate of AdamW.
+
+    Examples
+    --------
+    >>> from equipoise.core import Unit
+    >>> TrainReasoner(data=None)
+    Traceback (most recent call last):
+    ...
+    equipoise.core.errors.UsageError: TrainReasoner: data must be a task, got None.
+    """
+
+    data: Task
+    steps: int = between(1, 1_000_000, default=1_500)
+    batch_tokens: int = between(16, 1_000_000, default=2_048)
+    rate: float = between(1e-6, 1.0, default=3e-3)
+
+    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
+    random: ClassVar[bool] = True
+
+    def apply(self, subject: Any, rng: Rng) -> Reasoner:
+        from equipoise.kit.worlds.small_language_model import train
+
+        learner = self.skeleton(subject)
+        train(
+            learner.module,
+            self.pairs(rng),
+            steps=self.steps,
+            batch_tokens=self.batch_tokens,
+            rate=self.rate,
+            seed=rng.child("weights").seed_for_request(),
+        )
+        return learner
+
+    def pairs(self, rng: Rng) -> list[tuple[str, str]]:
+        """Return what is taught: questions and worked solutions."""
+        example = getattr(self.data, "example", None)
+        if example is None:
+            raise UsageError(
+                f"TrainReasoner: {type(self.data).__name__} has no worked solutions; give mathgap"
+                " or another task with a method example(unit)."
+            )
+        units = learnable(self.data, rng.child("data"))
+        if not units:
+            raise UsageError("TrainReasoner: data has no train units; set train to some thousands.")
+        return [(str(question), str(answer)) for question, answer in map(example, units)]
+
+    def skeleton(self, subject: Any) -> Reasoner:
+        if not isinstance(subject, Reasoner):
+            raise UsageError("TrainReasoner: the subject must be a small_reasoner.")
+        return subject.with_module(subject.module.untaught())
+
+
+class Reasoner:
+    """A live small reasoner; never changed once made."""
+
+    def __init__(self, module: SmallTransformer, batch_size: int = 64) -> None:
+        self.module = module.eval()
+        self.batch_size = batch_size
+
+    @property
+    def tokenizer(self) -> Words:
+        """The words it knows."""
+        from equipoise.kit.worlds.small_language_model import Words
+
+        return Words.from_tensor(self.module.words)
+
+    @property
+    def device(self) -> Any:
+        return self.module.embed.weight.device
+
+    def with_module(self, module: SmallTransformer) -> Reasoner:
+        """Return a reasoner around another module."""
+        return Reasoner(module, self.batch_size)
+
+    def generate(self, requests: Sequence[Request]) -> list[Generation]:
+        """Answer each request greedily; samples of one request are all alike."""
+        from equipoise.kit.worlds.small_language_model import answer
+
+        written = answer(
+            self.module,
+            [_text(request) for request in requests],
+            [request.max_tokens for request in requests],
+            self.batch_size,
+        )
+        return [
+            _generation(request, *each) for request, each in zip(requests, written, strict=True)
+        ]
+
+
+def _text(request: Request) -> str:
+    if isinstance(request.prompt, str):
+        return request.prompt
+    return "\n".join(message_text(message) for message in request.prompt)
+
+
+def _generation(request: Request, text: str, ended: bool, read: int, wrote: int) -> Generation:
+    for mark in request.stop:
+        found = text.find(mark)
+        if found >= 0:
+            text, ended = text[:found], True
+    finish = "stop" if ended else "length"
+    usage = Usage(read, wrote * request.n)
+    return Generation((text,) * request.n, (finish,) * request.n, usage=usage)
