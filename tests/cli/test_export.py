@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from equipoise.cli import export, import_
-from equipoise.core import Outcome, ScoreSpec, Unit, UsageError, Usage
+from equipoise.core import Outcome, ScoreSpec, Unit, Usage, UsageError
 from equipoise.store import Store
 
 COLUMNS = [

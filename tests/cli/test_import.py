@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - faults read best one a line
 import json
 
 import numpy as np

@@ -161,7 +161,7 @@ with Store.open(path) as store:
 
 
 def in_a_tiny_disk(tmp_path, *steps):
-    """Run steps on a disk of 3 MB, mounted where nobody else sees it; it is read-only from "-" on."""
+    """Run steps on a disk of 3 MB that nobody else sees; from "-" on it is read-only."""
     disk = tmp_path / "disk"
     disk.mkdir()
     tool = shutil.which("unshare")
@@ -320,7 +320,7 @@ def test_spoilt_bytes_are_found_or_harmless(filled):
     f.store.close()
     whole = f.path.read_bytes()
     rng = random.Random(0)
-    for _ in range(400):
+    for _ in range(120):
         data = bytearray(whole)
         at = rng.randrange(100, len(data) - 64)
         data[at : at + 64] = rng.randbytes(64)

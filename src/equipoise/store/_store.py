@@ -435,6 +435,15 @@ class Store:
             which = read.size_of(arm, task, builds, repeats, units)
             return read.read_costs(connection, which)
 
+    def find(self, arm: str, task: str) -> tuple[int | None, int | None]:
+        """Return the numbers of an arm and a task by identity, None for what is not here."""
+        with self._connected() as connection:
+            one, two = (
+                connection.execute(select(table.c.id).where(table.c.identity == name)).scalar()
+                for table, name in ((arms, arm), (tasks, task))
+            )
+        return one, two
+
     def summary(self, run: int | str) -> list[dict[str, Any]]:
         """Return, for each arm and task of a run, its costs and the mean of each score."""
         found = []

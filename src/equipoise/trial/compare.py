@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError
-from equipoise.kit import statistics
+from equipoise.kit.statistics.effects import paired_difference
+from equipoise.kit.statistics.resampling import bootstrap
+from equipoise.kit.statistics.single import mean, proportion
 
 LOST_AT_MOST = 0.01
 """Share of pairs that may be lost to errors before a verdict is withheld."""
@@ -54,17 +56,14 @@ def describe(outcomes: Outcomes, score: str, *, level: float, errors: str) -> Es
     values, keep = fill(outcomes, score, errors)
     if not keep.any():
         return Estimate(math.nan, level=level, note="no unit has this score")
-    rows = _by_unit(outcomes.take(keep), values[keep])
-    binary = outcomes.spec(score).binary and set(np.unique(values[keep])) <= {0.0, 1.0}
+    rows, values = outcomes.take(keep), values[keep]
+    binary = outcomes.spec(score).binary and set(np.unique(values)) <= {0.0, 1.0}
     try:
-        if rows.builds > 1:
-            return statistics.mean(rows.values, clusters=rows.group, builds=rows.build, level=level)
-        if binary and rows.single:
-            return statistics.proportion(rows.values, clusters=rows.cluster, level=level)
-        return statistics.mean(rows.values, clusters=rows.cluster, level=level)
+        if binary and _once(rows):
+            return proportion(values, clusters=rows.cluster, level=level)
+        return mean(values, units=rows.unit, clusters=rows.cluster, builds=rows.build, level=level)
     except UsageError as error:
-        mean = float(rows.values.mean())
-        return Estimate(mean, level=level, n=rows.units, note=str(error))
+        return Estimate(float(values.mean()), level=level, n=_units(rows), note=str(error))
 
 
 def effect(a: Outcomes, b: Outcomes, score: str, *, level: float, errors: str, rng: Rng) -> Effect:
@@ -77,21 +76,20 @@ def effect(a: Outcomes, b: Outcomes, score: str, *, level: float, errors: str, r
     if not keep.any():
         return Effect(Estimate(math.nan, level=level, note="no unit is scored in both"), lost)
     sign = -1.0 if first.spec(score).higher_is_better is False else 1.0
-    one = _by_unit(first.take(keep), sign * x[keep])
-    two = _by_unit(second.take(keep), sign * y[keep])
+    rows = first.take(keep)
+    x, y = sign * x[keep], sign * y[keep]
     try:
-        estimate = statistics.paired_difference(
-            one.values,
-            two.values,
-            units=one.unit if one.builds > 1 else None,
-            clusters=one.cluster,
-            builds=one.build if one.builds > 1 else None,
+        estimate = paired_difference(
+            x,
+            y,
+            units=None if _once(rows) else rows.unit,
+            clusters=rows.cluster,
+            builds=rows.build,
             level=level,
             rng=rng,
         )
     except UsageError as error:
-        difference = float((one.values - two.values).mean())
-        estimate = Estimate(difference, level=level, n=one.units, note=str(error))
+        estimate = Estimate(float((x - y).mean()), level=level, n=_units(rows), note=str(error))
     return Effect(estimate, lost)
 
 
@@ -131,7 +129,7 @@ def measure_effect(
 
     groups = first.unit if first.cluster is None else first.cluster
     return Effect(
-        statistics.bootstrap(
+        bootstrap(
             difference,
             (np.arange(len(first)),),
             clusters=groups,
@@ -167,43 +165,13 @@ def _key(outcomes: Outcomes) -> np.ndarray:
     return np.asarray((outcomes.unit.astype(np.int64) << 24) | within)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Scores averaged over repeats: one row a (unit, build)."""
-
-    values: np.ndarray
-    unit: np.ndarray
-    build: np.ndarray
-    cluster: np.ndarray | None
-    single: bool
-
-    @property
-    def builds(self) -> int:
-        return len(np.unique(self.build))
-
-    @property
-    def units(self) -> int:
-        return len(np.unique(self.unit))
-
-    @property
-    def group(self) -> np.ndarray:
-        return self.unit if self.cluster is None else self.cluster
+def _once(outcomes: Outcomes) -> bool:
+    """Say whether every unit stands in one row."""
+    return not outcomes.repeat.any() and not outcomes.build.any()
 
 
-def _by_unit(outcomes: Outcomes, values: np.ndarray) -> _Rows:
-    repeated = bool(outcomes.repeat.max(initial=0) > 0)
-    if not repeated:
-        return _Rows(values, outcomes.unit, outcomes.build, outcomes.cluster, True)
-    key = outcomes.unit.astype(np.int64) * (1 + int(outcomes.build.max(initial=0))) + outcomes.build
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    sums = np.bincount(inverse, weights=values)
-    return _Rows(
-        sums / np.bincount(inverse),
-        outcomes.unit[first],
-        outcomes.build[first],
-        None if outcomes.cluster is None else outcomes.cluster[first],
-        False,
-    )
+def _units(outcomes: Outcomes) -> int:
+    return len(np.unique(outcomes.unit))
 
 
 def table(found: Estimate | Mapping[str, Estimate], name: str) -> dict[str, Estimate]:

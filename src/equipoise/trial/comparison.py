@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.core import Outcomes, Rng, UsageError
-from equipoise.kit import statistics
+from equipoise.kit.statistics.corrections import holm
 from equipoise.store import Store
 from equipoise.trial.compare import effect
 
@@ -60,7 +60,7 @@ def compare(
         raise UsageError("These runs share no task with common units, so nothing can be paired.")
     tested = [row for row in rows if row.get("p_value") is not None]
     if tested:
-        adjusted = statistics.holm([row["p_value"] for row in tested])
+        adjusted = holm([row["p_value"] for row in tested])
         for row, p in zip(tested, adjusted, strict=True):
             row["p_adjusted"] = float(p)
     return rows

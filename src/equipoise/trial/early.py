@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from equipoise.core import ScoreSpec, UsageError
-from equipoise.kit.statistics import AsymptoticSequence, BettingSequence
+from equipoise.kit.statistics.sequences import AsymptoticSequence, BettingSequence
 from equipoise.trial.compare import LOST_AT_MOST, fill
 from equipoise.trial.result import Status
 from equipoise.trial.trial import Claim, Trial

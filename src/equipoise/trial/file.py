@@ -273,23 +273,29 @@ def _override(raw: dict[str, Any], path: str, value: Any) -> str | None:
     """Set ``tasks.prose.windows``: a part's id may be left out of the path."""
     *steps, last = path.split(".")
     here: Any = raw
-    for step in [*steps, None]:
-        while isinstance(here, dict) and len(here) == 1 and (step or last) not in here:
-            (inner,) = here.values()
-            if not isinstance(inner, dict):
-                break
-            here = inner
-        if step is None:
-            break
-        here = here[int(step)] if isinstance(here, list) and step.isdigit() else here
-        if isinstance(here, dict):
-            if here.get(step) is None:
-                return f'quick: no "{step}" on the way to {path}.{nearest(step, map(str, here))}'
-            here = here[step]
+    for step in steps:
+        here = _inside(here, step)
+        key = int(step) if isinstance(here, list) and step.isdigit() else step
+        try:
+            here = here[key]
+        except (LookupError, TypeError):
+            known = map(str, here) if isinstance(here, dict) else ()
+            return f'quick: no "{step}" on the way to {path}.{nearest(step, known)}'
+    here = _inside(here, last)
     if not isinstance(here, dict):
         return f"quick: {path} does not lead to a parameter."
     here[last] = value
     return None
+
+
+def _inside(here: Any, step: str) -> Any:
+    """Step into a part, ``{id: {parameters}}``, unless the path names the id."""
+    while isinstance(here, dict) and len(here) == 1 and step not in here:
+        (inner,) = here.values()
+        if not isinstance(inner, (dict, list)):
+            break
+        here = inner
+    return here
 
 
 def _walk(node: yaml.Node, place: Place, lines: dict[Place, int]) -> list[Mistake]:

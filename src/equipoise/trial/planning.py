@@ -81,20 +81,14 @@ def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
         raise UsageError(" ".join(message for _, message in faults))
     place = Path(store or default_store())
     totals = {label: sum(1 for _ in test_units(trial, label)) for label in trial.tasks}
-    history: dict[tuple[str, str], Mapping[str, Any]] = {}
-    if place.exists():
-        with Store.open(place, readonly=True) as opened:
-            for arm, task in trial.cells():
-                found = opened.known(trial.arm_identities[arm], trial.task_identities[task])
-                if found:
-                    history[arm, task] = found
+    history = _history(trial, totals, place) if place.exists() else {}
     cells = []
     for arm, task in trial.cells():
         total = totals[task] * trial.repeats * trial.builds_of(arm)
         own = history.get((arm, task))
-        done = min(total, int(own["units"] - own["errors"])) if own else 0
-        like = own or next((h for (_, t), h in history.items() if t == task), None)
-        each = _each(like) if like else (None, None)
+        done = own["outcomes"] - own["errors"] if own else 0
+        like = own or next((found for (_, t), found in history.items() if t == task), None)
+        seconds, tokens = _each(like) if like else (None, None)
         left = total - done
         cells.append(
             Cell(
@@ -102,14 +96,34 @@ def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
                 task,
                 total,
                 done,
-                None if each[0] is None else each[0] * left,
-                None if each[1] is None else each[1] * left,
+                None if seconds is None else seconds * left,
+                None if tokens is None else tokens * left,
             )
         )
     return Plan(trial, cells)
 
 
+def _history(
+    trial: Trial, totals: Mapping[str, int], place: Path
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return what the store's outcomes of each cell cost, where it has any."""
+    found = {}
+    with Store.open(place, readonly=True) as store:
+        for arm, task in trial.cells():
+            numbers = store.find(trial.arm_identities[arm], trial.task_identities[task])
+            if None in numbers:
+                continue
+            costs = store.costs(
+                *numbers,  # type: ignore[arg-type]
+                builds=trial.builds_of(arm),
+                repeats=trial.repeats,
+                units=totals[task],
+            )
+            if costs["outcomes"]:
+                found[arm, task] = costs
+    return found
+
+
 def _each(history: Mapping[str, Any]) -> tuple[float, float]:
-    units = max(1, int(history["units"]))
-    tokens = (history["input_tokens"] or 0) + (history["output_tokens"] or 0)
-    return float(history["seconds"] or 0.0) / units, tokens / units
+    tokens = history["input_tokens"] + history["output_tokens"]
+    return history["seconds"] / history["attempts"], tokens / history["attempts"]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from equipoise.core import Estimate
-from equipoise.kit import statistics
+from equipoise.kit.statistics.corrections import holm
+from equipoise.kit.statistics.planning import units_to_settle
 from equipoise.trial.compare import LOST_AT_MOST
 from equipoise.trial.result import ClaimResult, Verdict
 from equipoise.trial.trial import Claim, Relation
@@ -89,7 +90,7 @@ def judge(claim: Claim, estimate: Estimate, lost: float = 0.0) -> ClaimResult:
         reasons.append(f"only {estimate.n} units")
     more = None
     if verdict == "inconclusive" and lost <= LOST_AT_MOST and estimate.has_interval:
-        more = statistics.units_to_settle(estimate, bounds(claim))
+        more = units_to_settle(estimate, bounds(claim))
     if bounds(claim) != [0.0]:
         estimate = replace(estimate, p_value=None)  # its test was against no difference
     return ClaimResult(
@@ -114,7 +115,7 @@ def correct(results: Sequence[ClaimResult]) -> list[ClaimResult]:
     tested = [i for i, each in enumerate(results) if each.estimate.p_value is not None]
     found = list(results)
     if tested:
-        adjusted = statistics.holm([results[i].estimate.p_value or 0.0 for i in tested])
+        adjusted = holm([results[i].estimate.p_value or 0.0 for i in tested])
         for index, p in zip(tested, adjusted, strict=True):
             found[index] = replace(found[index], p_adjusted=float(p))
     return found

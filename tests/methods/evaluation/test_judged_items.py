@@ -71,17 +71,20 @@ def test_identity_follows_content_not_place(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is empty"),
+        ("", "the file is empty"),
         ("item,gold,judge\n", "no rows"),
         ("item,gold,jugde\na,1,1\n", 'no column "judge". Nearest: jugde.'),
-        ("item,gold,judge\na,1,1.7\n", "judge must be a number from 0 to 1, got '1.7'"),
-        ("item,gold,judge\na,1,\n", "judge must be a number from 0 to 1, got None"),
-        ("item,gold,judge\na,yes,1\n", "gold must be 0, 1 or empty, got 'yes'"),
-        ("item,gold,judge\na,nan,1\n", "gold must be 0, 1 or empty"),
-        ("item,gold,judge\na,1,1\na,0,1\n", 'row 2: item "a" of the model is there twice'),
-        ("item,gold,judge\n,1,1\n", "the column item is empty"),
+        ("item,golf,judge\na,1,1\n", 'no column "gold". Nearest: golf. There are: item, golf'),
+        ("item,gold,judge\na,1,1.7\n", 'line 2: "judge" must be a number from 0 to 1, got 1.7'),
+        ("item,gold,judge\na,1,\n", 'line 2: "judge" is empty'),
+        ("item,gold,judge\na,yes,1\n", "\"gold\" must be 0, 1 or empty, got 'yes'"),
+        ("item,gold,judge\na,0.5,1\n", '"gold" must be 0, 1 or empty, got 0.5'),
+        ("item,gold,judge\na,nan,1\n", '"gold" must be 0, 1 or empty'),
+        ("item,gold,judge\na,1,1\na,0,1\n", 'line 3: item "a" is there twice'),
+        ("item,model,gold,judge\na,m,1,1\na,m,0,1\n", 'item "a" of model "m" is there twice'),
+        ("item,gold,judge\n,1,1\n", 'line 2: "item" is empty'),
         ("item,model,gold,judge,cluster\na,m,1,1,p\na,k,1,1,q\n", "another stratum or cluster"),
-        ("item,gold,judge\na,1,1,1,1\n", "is not CSV"),
+        ("item,gold,judge\na,1,1,1,1\n", "has 5 fields and the header has 3"),
     ],
 )
 def test_bad_files(tmp_path, text, words):
@@ -94,23 +97,17 @@ def test_bad_files(tmp_path, text, words):
     assert "\n" not in str(caught.value)
 
 
-def test_unreadable_files(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
-        JudgedItems(str(tmp_path / "no.csv")).units(RNG)
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+def test_no_file(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
         JudgedItems(str(tmp_path / "no.csv")).content()
-    other = tmp_path / "items.txt"
-    other.write_text("item")
-    with pytest.raises(UsageError, match=r"must be a \.csv, \.jsonl or \.parquet file"):
-        JudgedItems(str(other)).units(RNG)
-    broken = tmp_path / "items.parquet"
-    broken.write_bytes(b"no parquet at all")
-    with pytest.raises(UsageError, match="is not PARQUET"):
-        JudgedItems(str(broken)).units(RNG)
-    wrong = tmp_path / "items.jsonl"
-    wrong.write_bytes(b'{"item": "\xff\xfe"')
-    with pytest.raises(UsageError, match="is not JSONL"):
-        JudgedItems(str(wrong)).units(RNG)
+
+
+def test_another_judge_is_another_column(tmp_path):
+    rows = [{"item": i, "gold": 1, "strict": 0.25, "mild": 0.75} for i in range(3)]
+    path = write(tmp_path, "parquet", rows)
+    for judge, verdict in (("strict", 0.25), ("mild", 0.75)):
+        units = JudgedItems(path, judge=judge).units(RNG)
+        assert [u.content["the model"]["judge"] for u in units] == [verdict] * 3
 
 
 def test_example_to_estimate():

@@ -49,7 +49,7 @@ class ModuleSubject:
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Return outputs for rows; a single output a row comes back as ``(n,)``."""
-        rows = torch.as_tensor(np.asarray(inputs)).to(self.device, self.dtype)
+        rows = torch.from_numpy(np.ascontiguousarray(inputs)).to(self.device, self.dtype)
         with torch.inference_mode():
             found = self.module(rows)
         return found.squeeze(-1).cpu().numpy() if found.dim() == 2 else found.cpu().numpy()

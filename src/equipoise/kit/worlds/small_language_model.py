@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,23 +109,29 @@ class SmallTransformer(nn.Module):
 
     def untaught(self) -> SmallTransformer:
         """Return a model of the same shape, its weights yet to be filled in."""
-        return SmallTransformer(*self.shape)
+        return SmallTransformer.blank(*self.shape)
+
+    @classmethod
+    def blank(cls, width: int, layers: int, heads: int, tokens: int) -> SmallTransformer:
+        """Return a model whose weights are yet to be drawn or filled in."""
+        # Layers draw from torch's global generator when they are made.
+        with torch.random.fork_rng(devices=[]):
+            return cls(width, layers, heads, tokens)
 
     def start(self, generator: torch.Generator) -> None:
         """Draw the first weights."""
         spread = 0.02
-        for name, tensor in self.named_parameters():
-            if tensor.dim() == 1:
-                continue
-            # Outputs of a layer add up, so they begin smaller the more layers there are.
-            scale = spread / (2 * len(self.blocks)) ** 0.5 if ".out." in name else spread
-            if name.startswith("embed"):
-                scale = tensor.shape[1] ** -0.5
-            if ".back." in f".{name}":
-                scale = tensor.shape[1] ** -0.5
-            with torch.no_grad():
-                tensor.normal_(0.0, scale, generator=generator)
         with torch.no_grad():
+            for name, tensor in self.named_parameters():
+                scale = spread
+                if tensor.dim() == 1:
+                    continue
+                if name.startswith(("embed", "back")):
+                    scale = tensor.shape[1] ** -0.5
+                elif ".out." in name:
+                    # Outputs of layers add up, so they begin smaller the more layers there are.
+                    scale = spread / (2 * len(self.blocks)) ** 0.5
+                tensor.normal_(0.0, scale, generator=generator)
             self.embed.weight[PAD] = 0
 
     def forward(
@@ -237,11 +243,12 @@ def train(
     batch_tokens: int,
     rate: float,
     seed: int,
-    report: Any = None,
+    report: Callable[[int, float], None] | None = None,
 ) -> float:
     """Teach a model, in place, to continue the first text of a pair by the second.
 
-    Sentences of about the same length make a batch. The loss counts answers only.
+    Pairs of about the same length make a batch. The loss counts the questions
+    too: what they repeat teaches the model to look things up.
 
     Parameters
     ----------
@@ -262,7 +269,7 @@ def train(
     Returns
     -------
     float
-        Mean loss in nats per answer token over the last twentieth of the steps.
+        Mean loss in nats per token over the last twentieth of the steps.
     """
     generator = torch.Generator().manual_seed(seed)
     model.start(generator)
@@ -284,10 +291,10 @@ def train(
         )
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
-        ids, answered = next(batches)
+        ids = next(batches)
+        wanted, real = ids[:, 1:], ids[:, 1:] != PAD
         states = model(ids[:, :-1])
-        wanted = ids[:, 1:][answered]
-        loss = functional.cross_entropy(model.logits(states[answered]), wanted)
+        loss = functional.cross_entropy(model.logits(states[real]), wanted[real])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -301,12 +308,11 @@ def train(
 
 def _batches(
     words: Words, pairs: Sequence[tuple[str, str]], batch_tokens: int, draws: np.random.Generator
-) -> Any:
+) -> Iterator[Tensor]:
     sequences = []
     for asked, answer in pairs:
-        before = [START, *words.encode(asked), ANSWER]
-        sequences.append((before + words.encode(answer) + [END], len(before)))
-    lengths = np.array([len(ids) for ids, _ in sequences])
+        sequences.append([START, *words.encode(asked), ANSWER, *words.encode(answer), END])
+    lengths = np.array([len(ids) for ids in sequences])
     while True:
         # Sorting within a jitter of a few tokens mixes what stands together.
         order = np.argsort(lengths + draws.uniform(0, 8, len(lengths)), kind="stable")
@@ -320,14 +326,11 @@ def _batches(
             yield _padded([sequences[i] for i in groups[at]])
 
 
-def _padded(chosen: Sequence[tuple[list[int], int]]) -> tuple[Tensor, Tensor]:
-    longest = max(len(ids) for ids, _ in chosen)
-    table = torch.full((len(chosen), longest), PAD)
-    answered = torch.zeros(len(chosen), longest - 1, dtype=torch.bool)
-    for row, (ids, start) in enumerate(chosen):
+def _padded(chosen: Sequence[list[int]]) -> Tensor:
+    table = torch.full((len(chosen), max(map(len, chosen))), PAD)
+    for row, ids in enumerate(chosen):
         table[row, : len(ids)] = torch.tensor(ids)
-        answered[row, : len(ids) - 1] = True
-    return table, answered
+    return table
 
 
 @torch.inference_mode()

@@ -7,7 +7,7 @@ are the paper's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -241,11 +241,6 @@ def _rows(
             return _average(x, codes, level)
         return _average(x[rows], None if codes is None else codes[rows], level)
 
-    def resampled(name: str, statistic: Callable[..., float]) -> Estimate:
-        return statistics.bootstrap(
-            statistic, (s, t), clusters=codes, level=level, draws=draws, rng=rng.child(name)
-        )
-
     agreement = s * t + (1 - s) * (1 - t)
     factor = sample_efficiency_factor(
         s, t, clusters=codes, level=level, draws=draws, rng=rng.child("factor")
@@ -255,9 +250,9 @@ def _rows(
         "judge_mean": average(t),
         "bias": average(t - s),
         "agreement": average(agreement),
-        "sensitivity": average(t, s == 1),
-        "specificity": average(1 - t, s == 0),
-        "balanced_agreement": resampled("balanced", _balanced_agreement),
+        "sensitivity": (sensitivity := average(t, s == 1)),
+        "specificity": (specificity := average(1 - t, s == 0)),
+        "balanced_agreement": _balanced(s, t, codes, level, sensitivity, specificity),
         "rho_squared": replace(
             factor,
             value=factor.details["rho_squared"],
@@ -282,11 +277,26 @@ def _average(x: np.ndarray, clusters: np.ndarray | None, level: float) -> Estima
     return statistics.mean(x, clusters=clusters, level=level)
 
 
-def _balanced_agreement(s: np.ndarray, t: np.ndarray) -> float:
+def _balanced(
+    s: np.ndarray,
+    t: np.ndarray,
+    clusters: np.ndarray | None,
+    level: float,
+    sensitivity: Estimate,
+    specificity: Estimate,
+) -> Estimate:
+    """Return the mean of both rates, its interval by the delta method."""
     rates = JudgeRates.of(s, t)
-    # A resample without one of the gold scores knows nothing of that rate.
-    p, q = (0.5 if math.isnan(rate) else rate for rate in (rates.p, rates.q))
-    return (p + q) / 2
+    pull = s * (t - rates.p) / rates.b + (1 - s) * (1 - t - rates.q) / (1 - rates.b)
+    around = rates.balanced_agreement + pull / 2
+    found = statistics.mean(around, clusters=clusters, level=level)
+    found = replace(found, value=rates.balanced_agreement, method=f"delta, {found.method}")
+    if np.ptp(around) > 1e-12:
+        return found
+    # No verdict errs: the rates' own intervals know better than a variance of zero.
+    low = (sensitivity.low + specificity.low) / 2
+    high = (sensitivity.high + specificity.high) / 2
+    return replace(found, low=low, high=high, method="mean of ends", note="")
 
 
 def rho_squared(s: np.ndarray, t: np.ndarray) -> float:

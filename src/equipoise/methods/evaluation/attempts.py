@@ -171,6 +171,14 @@ def _by_unit(outcomes: Outcomes, name: str) -> tuple[np.ndarray, np.ndarray | No
     return table, codes[first] if clustered else None
 
 
+def _attempts(name: str, attempts: int, rng: Rng) -> Outcomes:
+    generator = rng.numpy()
+    chance = np.repeat(generator.beta(2, 1, 80), attempts)
+    rows = Outcomes.of(**{name: generator.random(len(chance)) < chance})
+    repeat = np.tile(np.arange(attempts), 80)
+    return replace(rows, unit=np.repeat(np.arange(80), attempts), repeat=repeat)
+
+
 @dataclass(frozen=True)
 class PassAtK(Measure):
     """Chance that one of k attempts succeeds, from a trial's repeats.
@@ -199,6 +207,17 @@ class PassAtK(Measure):
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
+
+    @classmethod
+    def tiny(cls) -> PassAtK:
+        """Return few resamples."""
+        return cls(k=2, draws=300)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 80 units whose chances are Beta(2, 1), for which 1 - E (1-p)^k is known."""
+        return _attempts(self.score or "correct", self.k + 3, rng), 1 - 2 / (
+            (self.k + 1) * (self.k + 2)
+        )
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the chance with its interval."""
@@ -245,6 +264,15 @@ class PassHatK(Measure):
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
+
+    @classmethod
+    def tiny(cls) -> PassHatK:
+        """Return few resamples."""
+        return cls(k=2, draws=300)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 80 units whose chances are Beta(2, 1), for which E p^k is known."""
+        return _attempts(self.score or "correct", self.k + 3, rng), 2 / (self.k + 2)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the chance with its interval."""

@@ -209,6 +209,12 @@ class Brier(Measure):
     label: str = "label"
     level: float = between(0.5, 0.9999999, default=0.95)
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 120 uniform probabilities that come true: E p(1-p) is 1/6."""
+        generator = rng.numpy()
+        p = generator.random(120)
+        return Outcomes.of(**{self.probability: p, self.label: generator.random(120) < p}), 1 / 6
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the score; ``rng`` is not used."""
         rows, note = complete("Brier", outcomes, self.probability, self.label)
@@ -260,6 +266,18 @@ class ExpectedCalibrationError(Measure):
     binning: str = one_of("width", "mass", default="width")
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
+
+    @classmethod
+    def tiny(cls) -> ExpectedCalibrationError:
+        """Return few bins and resamples."""
+        return cls(bins=5, draws=200)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 300 uniform probabilities that come true half as often: the error is 1/4."""
+        generator = rng.numpy()
+        p = generator.random(300)
+        y = generator.random(300) < p / 2
+        return Outcomes.of(**{self.probability: p, self.label: y}), 0.25
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the error with its interval."""

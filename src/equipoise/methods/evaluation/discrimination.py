@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit import statistics
@@ -219,6 +219,13 @@ class Auroc(Measure):
     label: str = "label"
     level: float = between(0.5, 0.9999999, default=0.95)
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 120 rows of two normal classes, a standard deviation apart."""
+        generator = rng.numpy()
+        y = (generator.random(120) < 0.4).astype(float)
+        rows = Outcomes.of(**{self.probability: generator.normal(y), self.label: y})
+        return rows, float(ndtr(math.sqrt(0.5)))
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the area; ``rng`` is not used."""
         rows, note = complete("Auroc", outcomes, self.probability, self.label)
@@ -260,6 +267,19 @@ class F1(Measure):
     label: str = "label"
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
+
+    @classmethod
+    def tiny(cls) -> F1:
+        """Return few resamples."""
+        return cls(draws=200)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 200 rows, 30 in 100 positive, of which 80 in 100 are called rightly."""
+        generator = rng.numpy()
+        y = (generator.random(200) < 0.3).astype(float)
+        predicted = np.where(generator.random(200) < 0.8, y, 1 - y)
+        rows = Outcomes.of(**{self.predicted: predicted, self.label: y})
+        return rows, 0.48 / (0.48 + 0.14 + 0.06)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return F1 with its interval."""

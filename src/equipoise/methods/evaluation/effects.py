@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,18 @@ class PairedDifference(Measure):
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 1_000_000, default=10_000)
 
+    @classmethod
+    def tiny(cls) -> PairedDifference:
+        """Return few resamples."""
+        return cls(draws=100)
+
+    def simulate(self, rng: Rng) -> tuple[Pair, float]:
+        """Return 60 pairs of normal scores that differ by 0.3."""
+        generator, name = rng.numpy(), self.score or "x"
+        b = generator.normal(size=60)
+        a = b + generator.normal(0.3, 0.5, 60)
+        return (Outcomes.of(**{name: a}), Outcomes.of(**{name: b})), 0.3
+
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the difference with its interval and p-value."""
         a, x, y, note = _columns("PairedDifference", outcomes, self.score)
@@ -102,6 +115,18 @@ class Ratio(Measure):
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 1_000_000, default=10_000)
 
+    @classmethod
+    def tiny(cls) -> Ratio:
+        """Return few resamples."""
+        return cls(draws=500)
+
+    def simulate(self, rng: Rng) -> tuple[Pair, float]:
+        """Return 80 pairs of gamma scores with means 5 and 4."""
+        generator, name = rng.numpy(), self.score or "x"
+        b = generator.gamma(4, 1, 80)
+        a = b + generator.gamma(2, 0.5, 80)
+        return (Outcomes.of(**{name: a}), Outcomes.of(**{name: b})), 1.25
+
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the ratio with its interval and p-value."""
         a, x, y, note = _columns("Ratio", outcomes, self.score)
@@ -141,6 +166,18 @@ class LogOdds(Measure):
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 1_000_000, default=10_000)
+
+    @classmethod
+    def tiny(cls) -> LogOdds:
+        """Return few resamples."""
+        return cls(draws=100)
+
+    def simulate(self, rng: Rng) -> tuple[Pair, float]:
+        """Return 200 pairs that pass with chances 0.7 and 0.5, and depend on each other."""
+        generator, name = rng.numpy(), self.score or "x"
+        luck = generator.random(200)
+        b = np.where(generator.random(200) < 0.5, luck, generator.random(200)) < 0.5
+        return (Outcomes.of(**{name: luck < 0.7}), Outcomes.of(**{name: b})), math.log(7 / 3)
 
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the log odds ratio with its interval and p-value."""

@@ -56,6 +56,17 @@ def _read(part: str, outcomes: Outcomes, gold: str, judge: str) -> tuple[Outcome
     return outcomes.take(~np.isnan(s)), outcomes.take(np.isnan(s))
 
 
+_JUDGE = JudgeRates(b=0.7, p=0.85, q=0.75)
+
+
+def _judged_rows(gold: str, judge: str, labelled: int, size: int, rng: Rng) -> Outcomes:
+    generator = rng.numpy()
+    s = (generator.random(size) < _JUDGE.b).astype(float)
+    t = generator.random(size) < np.where(s == 1, _JUDGE.p, 1 - _JUDGE.q)
+    s[labelled:] = np.nan
+    return Outcomes.of(**{gold: s, judge: t})
+
+
 @dataclass(frozen=True)
 class PredictionPoweredMean(Measure):
     r"""Mean of a gold score that few units have, with the help of a judge that scores all.
@@ -87,6 +98,10 @@ class PredictionPoweredMean(Measure):
     judge: str = "judge"
     lam: float | None = None
     level: float = between(0.5, 0.999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 80 units with a gold label and 800 without."""
+        return _judged_rows(self.gold, self.judge, 80, 880, rng), _JUDGE.b
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the estimate; ``rng`` is not used."""
@@ -146,6 +161,17 @@ class SampleEfficiencyFactor(Measure):
     level: float = between(0.5, 0.999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
 
+    @classmethod
+    def tiny(cls) -> SampleEfficiencyFactor:
+        """Return few resamples."""
+        return cls(draws=200)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 250 units with a gold label and 2,500 without."""
+        share = 0.0 if self.verdicts == "unlimited" else 0.1
+        rows = _judged_rows(self.gold, self.judge, 250, 2750, rng)
+        return rows, float(_JUDGE.efficiency(share))
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the factor with its interval."""
         known, other = _read("SampleEfficiencyFactor", outcomes, self.gold, self.judge)
@@ -203,6 +229,27 @@ class JudgeReport(Measure):
     stratified: bool = False
     level: float = between(0.5, 0.999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
+
+    @classmethod
+    def tiny(cls) -> JudgeReport:
+        """Return few resamples."""
+        return cls(draws=200)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, Mapping[str, float]]:
+        """Return 250 units with a gold label, and the rates they were drawn with."""
+        truth = {
+            "accuracy": _JUDGE.b,
+            "judge_mean": _JUDGE.m,
+            "bias": _JUDGE.bias,
+            "agreement": _JUDGE.agreement,
+            "sensitivity": _JUDGE.p,
+            "specificity": _JUDGE.q,
+            "balanced_agreement": _JUDGE.balanced_agreement,
+            "rho_squared": _JUDGE.rho_squared,
+            "sample_efficiency_factor": _JUDGE.efficiency(),
+            "beyond_frontier": _JUDGE.agreement - _JUDGE.b,
+        }
+        return _judged_rows(self.gold, self.judge, 250, 250, rng), truth
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Mapping[str, Estimate]:
         """Return the table."""

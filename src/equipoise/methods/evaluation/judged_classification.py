@@ -207,6 +207,18 @@ class JudgedClassification(Task):
         features, labels, _ = _examples(self.data)
         return _Lookup({row.tobytes(): label for row, label in zip(features, labels, strict=True)})
 
+    def constant(self) -> Any:
+        """Return a predictor that always gives the first label."""
+        return _Same(_examples(self.data)[1][0])
+
+
+@dataclass(frozen=True)
+class _Same:
+    label: Any
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        return np.full(len(inputs), self.label)
+
 
 @dataclass(frozen=True)
 class _Lookup:

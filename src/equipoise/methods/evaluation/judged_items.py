@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from equipoise.core import (
     nearest,
     setting,
 )
+from equipoise.kit.data import content_hash
+from equipoise.kit.data.rows import load
 
-_GOLD = ScoreSpec("gold", low=0.0, high=1.0)
-_JUDGE = ScoreSpec("judge", low=0.0, high=1.0)
 _ONLY = "the model"
 
 Row = Mapping[str, float | None]
@@ -97,7 +96,8 @@ class JudgedItems(Task):
     Parameters
     ----------
     data
-        Path of a CSV, JSONL or Parquet file. Results follow its content.
+        Path of a CSV, JSON, JSONL or Parquet file, or ``hf:NAME_OR_FOLDER``.
+        Results follow its content, not its place.
     gold, judge
         Names of the columns with the gold scores and the verdicts, so that
         one file may hold several judges.
@@ -111,7 +111,8 @@ class JudgedItems(Task):
     """
 
     needs = frozenset({Recalls})
-    scores = (_GOLD, _JUDGE)
+    # No bounds: with bounds the engine would fill in what has no label with the worst score.
+    scores = (ScoreSpec("gold"), ScoreSpec("judge"))
 
     data: str = setting()
     gold: str = "gold"
@@ -123,14 +124,12 @@ class JudgedItems(Task):
         return cls(str(Path(__file__).with_name("judged_items_example.csv")))
 
     def content(self) -> Any:
-        """Return the hash of the file."""
-        return hashlib.sha256(_bytes(self.data)).hexdigest()
+        """Return what identifies the data, wherever it lies."""
+        return content_hash(self.data)
 
     def units(self, rng: Rng) -> list[Unit]:
         """Return one unit an item, in the file's order."""
-        state = Path(self.data).stat() if Path(self.data).is_file() else None
-        key = (state.st_mtime_ns, state.st_size) if state else (0, 0)
-        return list(_units(self.data, self.gold, self.judge, key))
+        return list(_units(self.data, self.gold, self.judge, str(self.content())))
 
     def perform(self, subject: Recalls, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
         """Look up each item's scores; an item without a label has no gold score."""
@@ -143,103 +142,66 @@ class JudgedItems(Task):
 
     def oracle(self) -> Any:
         """Return a subject that was right each time, and judged so."""
-        return _AlwaysRight()
+        return _Always(1.0)
+
+    def constant(self) -> Any:
+        """Return a subject that was never right."""
+        return _Always(0.0)
 
 
-class _AlwaysRight:
+@dataclass(frozen=True)
+class _Always:
+    score: float
+
     def recall(self, rows: Mapping[str, Row]) -> Row:
-        return {"gold": 1.0, "judge": 1.0}
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"JudgedItems: {path} cannot be read: {error.strerror}.") from error
+        return {"gold": self.score, "judge": self.score}
 
 
 @functools.lru_cache(maxsize=4)
-def _units(path: str, gold: str, judge: str, key: tuple[int, int]) -> tuple[Unit, ...]:
-    columns = _table(path, ("item", gold, judge))
-    size = len(columns["item"])
-    models = columns.get("model", [_ONLY] * size)
+def _units(data: str, gold: str, judge: str, version: str) -> tuple[Unit, ...]:
+    """Return the units of a file; ``version`` says when the file is another one."""
+    source = load(data, columns=["item", judge])
+    if not any(gold in row for row in source.rows):
+        names = list(source.rows[0])
+        raise UsageError(
+            f'{data}: there is no column "{gold}".{nearest(gold, names)}'
+            f" There are: {', '.join(names)}."
+        )
     rows: dict[str, dict[str, Row]] = {}
-    about: dict[str, tuple[str | None, str | None]] = {}
-
-    def wrong(fault: str, index: int) -> UsageError:
-        return UsageError(f"JudgedItems: {path}, row {index + 1}: {fault}.")
-
-    for index in range(size):
-        item, model = columns["item"][index], models[index]
-        if item is None or model is None:
-            raise wrong(f"the column {'item' if item is None else 'model'} is empty", index)
-        label = _number(columns[gold][index])
+    about: dict[str, tuple[str | None, ...]] = {}
+    for index, row in enumerate(source.rows):
+        label, verdict = _share(row.get(gold)), _share(row[judge])
         if label not in (None, 0.0, 1.0):
-            raise wrong(f"{gold} must be 0, 1 or empty, got {columns[gold][index]!r}", index)
-        verdict = _number(columns[judge][index])
-        if verdict is None or not 0 <= verdict <= 1:
-            raise wrong(
-                f"{judge} must be a number from 0 to 1, got {columns[judge][index]!r}", index
+            raise UsageError(
+                f'{source.at(index)}: "{gold}" must be 0, 1 or empty, got {row[gold]!r}.'
             )
-        item, model = str(item), str(model)
+        if verdict is None or math.isnan(verdict):
+            raise UsageError(
+                f'{source.at(index)}: "{judge}" must be a number from 0 to 1, got {row[judge]!r}.'
+            )
+        item, model = str(row["item"]), _text(row.get("model")) or _ONLY
         if model in rows.setdefault(item, {}):
-            raise wrong(f'item "{item}" of {_named(model)} is there twice', index)
+            whose = "" if model == _ONLY else f' of model "{model}"'
+            raise UsageError(f'{source.at(index)}: item "{item}"{whose} is there twice.')
         rows[item][model] = {"gold": label, "judge": verdict}
-        group = tuple(
-            None if name not in columns or columns[name][index] is None
-            else str(columns[name][index])
-            for name in ("stratum", "cluster")
-        )  # fmt: skip
-        if about.setdefault(item, group) != group:  # type: ignore[arg-type]
-            raise wrong(f'item "{item}" has another stratum or cluster than before', index)
+        group = tuple(_text(row.get(name)) for name in ("stratum", "cluster"))
+        if about.setdefault(item, group) != group:
+            raise UsageError(
+                f'{source.at(index)}: item "{item}" has another stratum or cluster than before.'
+            )
     return tuple(
         Unit(item, content=content, stratum=about[item][0], cluster=about[item][1])
         for item, content in rows.items()
     )
 
 
-def _named(model: str) -> str:
-    return _ONLY if model == _ONLY else f'model "{model}"'
-
-
-def _number(value: Any) -> float | None:
-    """Return a float, None for an empty cell, and NaN for what is not a number."""
+def _share(value: Any) -> float | None:
+    """Return a number from 0 to 1, None for an empty cell, NaN for anything else."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+    found = float(value) if isinstance(value, (int, float)) else math.nan
+    return found if 0 <= found <= 1 else math.nan
 
 
-def _table(path: str, needed: tuple[str, ...]) -> dict[str, list[Any]]:
-    import polars as pl
-
-    raw = _bytes(path)
-    readers = {
-        ".csv": lambda: pl.read_csv(raw, infer_schema=False),
-        ".jsonl": lambda: pl.read_ndjson(raw, infer_schema_length=None),
-        ".parquet": lambda: pl.read_parquet(raw),
-    }
-    kind = Path(path).suffix.lower()
-    if kind not in readers:
-        raise UsageError(
-            f"JudgedItems: {path} must be a .csv, .jsonl or .parquet file, got {kind or 'no'}"
-            " suffix."
-        )
-    if not raw.strip():
-        raise UsageError(f"JudgedItems: {path} is empty; it needs {', '.join(needed)}.")
-    try:
-        frame = readers[kind]()
-    except Exception as error:  # polars raises many kinds, some of them from Rust
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise UsageError(f"JudgedItems: {path} is not {kind[1:].upper()}: {reason}.") from error
-    for name in needed:
-        if name not in frame.columns:
-            raise UsageError(
-                f'JudgedItems: {path} has no column "{name}".{nearest(name, frame.columns)}'
-                f" It has: {', '.join(frame.columns) or 'none'}."
-            )
-    if frame.height == 0:
-        raise UsageError(f"JudgedItems: {path} has no rows.")
-    return frame.to_dict(as_series=False)
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -139,6 +139,11 @@ class DebiasWithGold(Treatment):
     labels: int = between(2, 10_000_000, default=100)
     lam: float | None = None
 
+    @classmethod
+    def tiny_subject(cls) -> EstimatesAccuracy:
+        """Return a judge alone."""
+        return _JudgeMean()
+
     def apply(self, subject: EstimatesAccuracy, rng: Rng) -> EstimatesAccuracy:
         """Return the debiased protocol."""
         return _Debiased(subject, self.labels, self.lam)
@@ -213,6 +218,10 @@ class SimulatedJudges(Task):
         """Return a protocol that buys every label."""
         return _Everything()
 
+    def constant(self) -> Any:
+        """Return a protocol that calls every model perfect."""
+        return _Always(1.0)
+
     def _study(self, index: int, rng: Rng) -> Unit:
         generator = rng.numpy()
         b, p, q = self._draw(generator)
@@ -257,6 +266,14 @@ class SimulatedJudges(Task):
         error = found - rates.b
         scores = {"squared_error": error**2, "error": error, "labels": float(bought)}
         return Outcome(unit.id, scores=scores, output=found)
+
+
+@dataclass(frozen=True)
+class _Always:
+    value: float
+
+    def estimate(self, judge: np.ndarray, buy: Buy) -> float:
+        return self.value
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtri
 
-from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
+from equipoise.core import Estimate, Measure, Outcomes, Rng, ScoreSpec, UsageError, between
 from equipoise.kit import statistics
 from equipoise.kit.statistics import quantile
 from equipoise.methods.evaluation._columns import (
@@ -137,6 +138,12 @@ class Mean(Measure):
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 80 units that pass with chance 0.7."""
+        x = rng.numpy().random(80) < 0.7
+        name = self.score or "correct"
+        return Outcomes.of(specs=[ScoreSpec(name, low=0.0, high=1.0)], **{name: x}), 0.7
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the mean; ``rng`` is not used."""
         name = first_score(outcomes, self.score)
@@ -189,6 +196,12 @@ class Quantile(Measure):
     level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 120 normal scores."""
+        return Outcomes.of(**{self.score or "x": rng.numpy().normal(size=120)}), float(
+            ndtri(self.q)
+        )
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the quantile with its interval."""
         name = first_score(outcomes, self.score)
@@ -235,6 +248,13 @@ class AccuracyByStratum(Measure):
 
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, Mapping[str, float]]:
+        """Return an easy and a hard stratum of 80 units each."""
+        code = np.repeat([0, 1], 80)
+        x = rng.numpy().random(160) < np.array([0.8, 0.4])[code]
+        rows = Outcomes.of(**{self.score or "correct": x})
+        return replace(rows, stratum=code, strata=("easy", "hard")), {"easy": 0.8, "hard": 0.4}
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Mapping[str, Estimate]:
         """Return one estimate a stratum; ``rng`` is not used."""

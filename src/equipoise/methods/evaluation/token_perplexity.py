@@ -146,6 +146,13 @@ def _per(part: str, outcomes: Outcomes, size: str) -> float:
     return float(rows.score("log_likelihood").sum() / rows.score(size).sum())
 
 
+def _texts(size: str, rng: Rng) -> Outcomes:
+    generator = rng.numpy()
+    length = generator.integers(20, 200, 100).astype(float)
+    loss = generator.normal(2.5, 0.4, 100)
+    return Outcomes.of(**{"log_likelihood": -loss * length, size: length})
+
+
 @dataclass(frozen=True)
 class TokenPerplexity(Measure):
     """Perplexity over all tokens, from the scores ``log_likelihood`` and ``tokens``.
@@ -165,6 +172,10 @@ class TokenPerplexity(Measure):
     higher_is_better = False
 
     level: float = between(0.5, 0.9999999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 100 texts of random lengths at 2.5 nats a piece."""
+        return _texts("tokens", rng), math.exp(2.5)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return perplexity; ``rng`` is not used."""
@@ -192,6 +203,10 @@ class LogLikelihoodPerToken(Measure):
     """
 
     level: float = between(0.5, 0.9999999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 100 texts of random lengths at 2.5 nats a piece."""
+        return _texts("tokens", rng), -2.5
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the mean; ``rng`` is not used."""
@@ -222,6 +237,10 @@ class BitsPerByte(Measure):
     higher_is_better = False
 
     level: float = between(0.5, 0.9999999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 100 texts of random lengths at 2.5 nats a piece."""
+        return _texts("bytes", rng), 2.5 / math.log(2)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the cost; ``rng`` is not used."""

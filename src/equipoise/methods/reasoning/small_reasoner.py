@@ -75,7 +75,7 @@ class SmallReasoner(Subject):
     def load(self, rng: Rng) -> Reasoner:
         from equipoise.kit.worlds.small_language_model import SmallTransformer
 
-        module = SmallTransformer(self.width, self.layers, self.heads, self.tokens)
+        module = SmallTransformer.blank(self.width, self.layers, self.heads, self.tokens)
         module.start(rng.torch())
         return Reasoner(module, self.batch_size)
 
