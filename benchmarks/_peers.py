@@ -16,10 +16,34 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-WORDS = (
-    "river stone market winter copper garden letter engine harbor silver window forest captain"
-    " bridge morning paper village castle thunder orange library pocket island ladder hammer meadow"
-).split()
+WORDS = [
+    "river",
+    "stone",
+    "market",
+    "winter",
+    "copper",
+    "garden",
+    "letter",
+    "engine",
+    "harbor",
+    "silver",
+    "window",
+    "forest",
+    "captain",
+    "bridge",
+    "morning",
+    "paper",
+    "village",
+    "castle",
+    "thunder",
+    "orange",
+    "library",
+    "pocket",
+    "island",
+    "ladder",
+    "hammer",
+    "meadow",
+]
 
 
 def model_folder() -> Path:

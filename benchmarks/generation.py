@@ -92,7 +92,10 @@ def main() -> None:
     rates: dict[str, float] = {}
     answers: dict[str, list[str]] = {}
     runs: list[tuple[str, Any]] = [
-        (f"equipoise, batch {size or 'automatic'}", lambda size=size: ours(model, texts, asked.tokens, size))
+        (
+            f"equipoise, batch {size or 'automatic'}",
+            lambda size=size: ours(model, texts, asked.tokens, size),
+        )
         for size in (None, *asked.fixed)
     ]
     runs.append(
@@ -110,7 +113,10 @@ def main() -> None:
         answers[how], took = peers.timed(work)
         rates[how] = made / took["cpu"]
         peers.show(
-            how=how, tokens=made, tokens_per_cpu_s=round(rates[how], 1), **took,
+            how=how,
+            tokens=made,
+            tokens_per_cpu_s=round(rates[how], 1),
+            **took,
             peak_mib=peers.peak_mib(),
         )
     automatic = answers["equipoise, batch automatic"]

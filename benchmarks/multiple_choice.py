@@ -88,15 +88,11 @@ def main() -> None:
     few = data[: asked.plain]
     alone, took_plain = peers.timed(lambda: plain(model, few))
     rate_plain = len(few) / took_plain["cpu"]
-    peers.show(
-        how="one by one", items=len(few), items_per_cpu_s=round(rate_plain, 3), **took_plain
-    )
+    peers.show(how="one by one", items=len(few), items_per_cpu_s=round(rate_plain, 3), **took_plain)
 
     # Least arithmetic: each context once, each option token but the last once, the
     # output layer at one place a context and one an option token but the first.
-    body = 2 * sum(
-        p.numel() for name, p in model.module.named_parameters() if "embed" not in name
-    )
+    body = 2 * sum(p.numel() for name, p in model.module.named_parameters() if "embed" not in name)
     head = 2 * model.module.get_output_embeddings().weight.numel()
     tokens = sum(len(model.tokenize(context)) for context, _ in data)
     further = sum(len(model.tokenize(o)) - 1 for _, options in data for o in options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,14 +40,20 @@ class Rng:
 
     seed: int
     path: tuple[str, ...] = ()
+    _digest: bytes = field(default=b"", repr=False)
 
     def child(self, *names: object) -> Rng:
         """Return the stream that ``names`` lead to from here."""
-        return Rng(self.seed, self.path + tuple(str(name) for name in names))
+        texts = tuple(map(str, names))
+        digest = self._digest
+        for text in texts:
+            digest = hashlib.sha256(digest + text.encode("utf-8", "surrogatepass")).digest()
+        return Rng(self.seed, self.path + texts, digest)
 
     def sequence(self) -> np.random.SeedSequence:
         """Return the NumPy seed sequence of this stream."""
-        return np.random.SeedSequence(self.seed, spawn_key=self._words())
+        key = struct.unpack(">4I", self._digest[:16]) if self._digest else ()
+        return np.random.SeedSequence(self.seed, spawn_key=key)
 
     def numpy(self) -> np.random.Generator:
         """Return a NumPy generator at the start of this stream."""
@@ -65,11 +72,3 @@ class Rng:
     def seed_for_request(self) -> int:
         """Return a 31-bit seed, the size every model server accepts."""
         return int(self.sequence().generate_state(1, np.uint32)[0] >> 1)
-
-    def _words(self) -> tuple[int, ...]:
-        # Each name is preceded by its length, so ("ab",) and ("a", "b") differ.
-        digest = hashlib.sha256()
-        for name in self.path:
-            raw = name.encode()
-            digest.update(len(raw).to_bytes(8, "big") + raw)
-        return tuple(int(word) for word in np.frombuffer(digest.digest()[:16], ">u4"))

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _BLOCK = 1 << 20
@@ -49,10 +50,8 @@ def _hash(path: Path, size: int, changed: int) -> str:
     except (OSError, UnicodeDecodeError):
         pass
     found = _digest(path)
-    try:
+    with suppress(OSError):  # a full or read-only disk costs the time to hash again, no more
         write_atomically(note, found.encode())
-    except OSError:  # a full or read-only disk costs the time to hash again, no more
-        pass
     return found
 
 

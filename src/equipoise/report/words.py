@@ -103,3 +103,76 @@ def outlook(claim: Mapping[str, Any]) -> str:
 def arrow(higher_is_better: bool | None) -> str:
     """Return an arrow towards the better end."""
     return {True: "↑", False: "↓", None: ""}[higher_is_better]
+
+
+def turning_points(claim: Mapping[str, Any]) -> list[float]:
+    """Return the values that a claim's interval must clear for a verdict."""
+    margin = float(claim.get("margin") or 0.0)
+    relation = claim.get("relation")
+    if relation == "matches":
+        return [-margin, margin]
+    if relation == "no_worse_than":
+        return [-margin]
+    if relation == "beats":
+        return [margin]
+    other = claim.get("other")
+    return [float(other)] if isinstance(other, int | float) else []
+
+
+def plainly(claim: Mapping[str, Any], unit: str = "") -> str:
+    """Return a claim's estimate and verdict as a sentence for people who read no tables.
+
+    ``unit`` is the score's unit of measure.
+
+    Examples
+    --------
+    >>> plainly({"arm": "b", "other": "a", "relation": "beats", "verdict": "supported",
+    ...          "estimate": 0.2, "low": 0.1, "high": 0.3})
+    'b did 0.200 better than a. Anything from 0.100 to 0.300 fits the data: all of it above 0.'
+    """
+    value, low, high = claim.get("estimate"), claim.get("low"), claim.get("high")
+    if value is None:
+        return "There is no estimate, and so no verdict."
+    amount = f"{number(abs(value))} {unit}".rstrip()
+    if not isinstance(claim.get("other"), str):
+        text = f"{claim['arm']} came to {f'{number(value)} {unit}'.rstrip()}."
+    elif value == 0:
+        text = f"{claim['arm']} did as well as {claim['other']}."
+    else:
+        side = "better" if value > 0 else "worse"
+        text = f"{claim['arm']} did {amount} {side} than {claim['other']}."
+    if low is None and high is None:
+        return f"{text} Without an interval there is no verdict."
+    if low is None or high is None:
+        end = f"below {number(high)}" if low is None else f"above {number(low)}"
+        return f"{text} Anything {end} fits the data{_where(claim)}."
+    return f"{text} Anything from {number(low)} to {number(high)} fits the data{_where(claim)}."
+
+
+def _where(claim: Mapping[str, Any]) -> str:
+    """Return where the interval lies, seen from the claim's turning points."""
+    points = turning_points(claim)
+    low = -math.inf if claim.get("low") is None else claim["low"]
+    high = math.inf if claim.get("high") is None else claim["high"]
+    if not points:
+        return ""
+    if len(points) == 2:
+        band = f"{_short(points[0])} and {_short(points[1])}"
+        if points[0] < low and high < points[1]:
+            place = f"all of it between {band}"
+        elif low > points[1] or high < points[0]:
+            place = f"all of it outside {band}"
+        else:
+            return f", both inside and outside of {band}"
+    elif low > points[0]:
+        place = f"all of it above {_short(points[0])}"
+    elif high < points[0]:
+        place = f"all of it below {_short(points[0])}"
+    else:
+        return f", on both sides of {_short(points[0])}"
+    withheld = ", but the verdict is withheld" if claim["verdict"] == "inconclusive" else ""
+    return f": {place}{withheld}"
+
+
+def _short(value: float) -> str:
+    return f"{value:g}".replace("-", "−")

@@ -273,7 +273,7 @@ class _Buffer:
     def __init__(self, run: _Run) -> None:
         self.run = run
         self.waiting: list[tuple[Shard, int, Outcome]] = []
-        self.early: dict[int, set[str]] = {}
+        self.missing: dict[int, dict[str, int]] = {}
         self.flushed = self.timed = time.monotonic()
         self.paces: dict[tuple[str, str], _Pace] = {}
 
@@ -284,15 +284,16 @@ class _Buffer:
 
     def add(self, shard: Shard, outcome: Outcome) -> None:
         """Take one outcome before its shard is whole."""
-        self.early.setdefault(id(shard), set()).add(outcome.unit)
-        number = dict(zip((unit.id for unit in shard.units), shard.numbers, strict=True))
-        self._take(shard, number[outcome.unit], outcome)
+        if id(shard) not in self.missing:
+            ids = (unit.id for unit in shard.units)
+            self.missing[id(shard)] = dict(zip(ids, shard.numbers, strict=True))
+        self._take(shard, self.missing[id(shard)].pop(outcome.unit), outcome)
 
     def finish(self, shard: Shard, outcomes: list[Outcome]) -> None:
         """Take a whole shard, less what came early."""
-        before = self.early.pop(id(shard), set())
+        missing = self.missing.pop(id(shard), None)
         for number, outcome in zip(shard.numbers, outcomes, strict=True):
-            if outcome.unit not in before:
+            if missing is None or outcome.unit in missing:
                 self._take(shard, number, outcome)
         now = time.monotonic()
         self.pace(shard.arm_label, shard.task_label).learn(len(outcomes), now - self.timed)

@@ -107,7 +107,7 @@ def _history(
     trial: Trial, totals: Mapping[str, int], place: Path
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
     """Return what the store's outcomes of each cell cost, where it has any."""
-    found = {}
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
     with Store.open(place, readonly=True) as store:
         for arm, task in trial.cells():
             numbers = store.find(trial.arm_identities[arm], trial.task_identities[task])

@@ -116,8 +116,6 @@ def run_shard(shard: Shard, emit: Emit | None = None) -> list[Outcome]:
     for outcome in outcomes:
         if outcome.seconds is None:
             outcome.seconds = each
-        if emit is not None:
-            emit(outcome)
     return outcomes
 
 

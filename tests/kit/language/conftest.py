@@ -30,11 +30,8 @@ def _module(kind: str) -> torch.nn.Module:
         ),
         "sliding": lambda: t.MistralForCausalLM(t.MistralConfig(sliding_window=6, **common)),
         "softcap": lambda: t.Gemma2ForCausalLM(
-            t.Gemma2Config(
-                head_dim=8, sliding_window=7, final_logit_softcapping=2.0, **common
-            )
+            t.Gemma2Config(head_dim=8, sliding_window=7, final_logit_softcapping=2.0, **common)
         ),
-        "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(head_dim=8, **common)),
         "alibi": lambda: t.BloomForCausalLM(
             t.BloomConfig(hidden_size=32, n_layer=2, n_head=4, **sizes)
         ),
@@ -51,7 +48,13 @@ def _module(kind: str) -> torch.nn.Module:
     return module
 
 
-@pytest.fixture(scope="session", params=["llama", "gpt2", "sliding", "softcap", "qwen3"])
+@pytest.fixture(scope="session", params=["llama", "gpt2", "sliding", "softcap", "alibi"])
 def each(request: pytest.FixtureRequest, tiny: LanguageModel) -> LanguageModel:
     """A random model of each architecture that is run differently."""
     return LanguageModel(_module(request.param), tiny.tokenizer, name=request.param)
+
+
+@pytest.fixture(scope="session")
+def recurrent(tiny: LanguageModel) -> LanguageModel:
+    """A random model whose state is no key-value cache."""
+    return LanguageModel(_module("recurrent"), tiny.tokenizer, name="recurrent")

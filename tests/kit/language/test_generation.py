@@ -27,6 +27,15 @@ def test_greedy_equals_transformers(each: LanguageModel) -> None:
     assert [answer.text for answer in found] == [by_transformers(each, t, 24) for t in TEXTS]
 
 
+def test_recurrent_models_generate_and_score_one_by_one(recurrent: LanguageModel) -> None:
+    found = recurrent.generate([Request(text, max_tokens=8) for text in TEXTS])
+    assert [answer.text for answer in found] == [by_transformers(recurrent, t, 8) for t in TEXTS]
+    pairs = [(text, rest) for text in TEXTS for rest in (" sat", " ran far")]
+    for pair, scores in zip(pairs, recurrent.log_likelihood(pairs), strict=True):
+        (alone,) = recurrent.log_likelihood([pair])
+        np.testing.assert_allclose(scores.log_probs, alone.log_probs, atol=1e-4)
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_order_and_batch_size_change_nothing(
@@ -126,7 +135,9 @@ def test_the_largest_uniform_number_never_draws_a_token_without_mass() -> None:
 
 def test_seeds_name_the_samples(tiny: LanguageModel) -> None:
     def texts(seed: int | None, n: int) -> tuple[str, ...]:
-        return tiny.generate([Request("Go", n=n, max_tokens=8, temperature=1.0, seed=seed)])[0].texts
+        return tiny.generate([Request("Go", n=n, max_tokens=8, temperature=1.0, seed=seed)])[
+            0
+        ].texts
 
     assert texts(5, 4) == texts(5, 4)
     assert texts(5, 4)[:2] == texts(5, 2)
@@ -136,10 +147,10 @@ def test_seeds_name_the_samples(tiny: LanguageModel) -> None:
 
 
 def test_no_global_generator_is_touched(tiny: LanguageModel) -> None:
-    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     tiny.generate([Request("Go", max_tokens=4, temperature=1.0, seed=1)])
     assert torch.equal(before[0], torch.random.get_rng_state())
-    assert np.array_equal(before[1], np.random.get_state()[1])
+    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
 
 
 def test_a_stop_string_is_cut_off(tiny: LanguageModel) -> None:
@@ -277,6 +288,10 @@ def test_batches_are_bounded_by_memory(
     assert generation._fit(rows, tiny._forward, None) == 5
     monkeypatch.setattr(generation, "_CACHE_BYTES", 1)
     assert generation._fit(rows, tiny._forward, None) == 1
+
+
+def test_caps_on_logits_are_found_out(each: LanguageModel) -> None:
+    assert (each._forward._base is None) == (each.name == "softcap")
 
 
 def test_the_cache_is_as_large_as_reckoned(each: LanguageModel) -> None:

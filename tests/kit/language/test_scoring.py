@@ -17,9 +17,7 @@ def alone(model: LanguageModel, prompt: list[int], rest: list[int]) -> np.ndarra
     ids = torch.tensor([prompt + rest])
     with torch.no_grad():
         log_probs = model.module(ids).logits[0].float().log_softmax(-1)
-    return np.array(
-        [log_probs[len(prompt) - 1 + i, token].item() for i, token in enumerate(rest)]
-    )
+    return np.array([log_probs[len(prompt) - 1 + i, token].item() for i, token in enumerate(rest)])
 
 
 def test_scores_equal_a_plain_forward_pass_of_each_sequence(each: LanguageModel) -> None:
@@ -127,9 +125,7 @@ def test_empty_continuation_prompt_and_list(tiny: LanguageModel) -> None:
     assert nothing.total == 0
     assert nothing.greedy
     begun = tiny.log_likelihood([("", "hi")])[0]
-    np.testing.assert_allclose(
-        begun.log_probs, alone(tiny, [257], tiny.tokenize("hi")), atol=1e-4
-    )
+    np.testing.assert_allclose(begun.log_probs, alone(tiny, [257], tiny.tokenize("hi")), atol=1e-4)
 
 
 def test_white_space_at_the_end_of_a_prompt_belongs_to_the_continuation(

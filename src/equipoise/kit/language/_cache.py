@@ -37,11 +37,11 @@ def spread(
         found = copy.deepcopy(parts[0][0])
         found.batch_select_indices(torch.tensor(parts[0][1]))
         return found  # type: ignore[no-any-return]
-    made: list[DynamicLayer] = []
+    made: list[Any] = []
     for number in range(len(parts[0][0].layers)):
         taken = [(cache.layers[number], rows) for cache, rows in parts]
         used = taken[0][0].keys is not None  # layers that borrow another's keys stay empty
-        made.append(_RoomyLayer.gather(taken, room) if used else DynamicLayer())
+        made.append(_RoomyLayer.gather(taken, room) if used else DynamicLayer())  # type: ignore[no-untyped-call]
         for cache, _ in parts if empty else ():
             cache.layers[number] = None
     whole = DynamicCache()
@@ -70,11 +70,11 @@ def keep(cache: Any, alive: Sequence[int], rows: int) -> list[int]:
     return order
 
 
-class _RoomyLayer(DynamicLayer):
+class _RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """A cache layer with room to grow, ``(rows, heads, room, width)``, written in place."""
 
     def __init__(self, all_keys: Tensor, all_values: Tensor, length: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._all_keys, self._all_values = all_keys, all_values
         self._rows, self._length = all_keys.shape[0], length
         self.device = all_keys.device
@@ -112,8 +112,7 @@ class _RoomyLayer(DynamicLayer):
         self._all_keys[: self._rows, :, self._length : end] = key_states
         self._all_values[: self._rows, :, self._length : end] = value_states
         self._length = end
-        self._show()
-        return self.keys, self.values
+        return self._show()
 
     def keep(self, holes: Sequence[int], movers: Sequence[int], size: int) -> None:
         if holes:
@@ -129,6 +128,8 @@ class _RoomyLayer(DynamicLayer):
             new[:, :, : self._length] = old[:, :, : self._length]
             setattr(self, name, new)
 
-    def _show(self) -> None:
-        self.keys = self._all_keys[: self._rows, :, : self._length]
-        self.values = self._all_values[: self._rows, :, : self._length]
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys = self._all_keys[: self._rows, :, : self._length]
+        values = self._all_values[: self._rows, :, : self._length]
+        self.keys, self.values = keys, values
+        return keys, values

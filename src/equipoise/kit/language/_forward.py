@@ -58,6 +58,11 @@ class Forward:
         first = next(self.module.parameters(), None)
         return int(2 * layers * pairs * width * (first.element_size() if first is not None else 4))
 
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether rows of its cache can be chosen and repeated; recurrent states cannot."""
+        return all(hasattr(layer, "batch_select_indices") for layer in self.new_cache().layers)
+
     def new_cache(self) -> Any:
         """Return an empty key-value cache for this module."""
         from transformers import DynamicCache

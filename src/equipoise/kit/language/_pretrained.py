@@ -66,7 +66,7 @@ def open_model(
             raise
         except Exception as error:  # safetensors, pickle and torch each raise their own
             raise UsageError(_why(source, local, error)) from error
-        module = module.to(device)
+        module.to(device)  # type: ignore[arg-type]
     if module.get_input_embeddings().num_embeddings < len(tokenizer):
         raise UsageError(
             f"{source}: the tokenizer has {len(tokenizer)} tokens and the model"
@@ -94,8 +94,8 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -103,7 +103,7 @@ def quiet() -> Iterator[None]:
     finally:
         logging.set_verbosity(level)
         if bars:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _inspect(folder: Path) -> None:
@@ -112,9 +112,7 @@ def _inspect(folder: Path) -> None:
             f"{folder}: there is no config.json; name a folder that transformers wrote."
         )
     if not any(path.is_file() for pattern in _WEIGHTS for path in folder.glob(pattern)):
-        raise UsageError(
-            f"{folder}: there are no weights; a model folder holds model.safetensors."
-        )
+        raise UsageError(f"{folder}: there are no weights; a model folder holds model.safetensors.")
 
 
 def _why(source: str, local: bool, error: Exception) -> str:

@@ -40,7 +40,9 @@ class Prompts:
             return [int(each) for each in prompt]  # type: ignore[arg-type]
         return self.tokenize(self.render(prompt, tools))  # type: ignore[arg-type]
 
-    def pair(self, prompt: Prompt, continuation: str | Sequence[int]) -> tuple[list[int], list[int]]:
+    def pair(
+        self, prompt: Prompt, continuation: str | Sequence[int]
+    ) -> tuple[list[int], list[int]]:
         """Return the ids of a context and of what continues it.
 
         Text and its continuation are encoded as one and the context's ids taken

@@ -2,7 +2,8 @@ r"""Generation from a local causal model: batched, seeded request by request.
 
 Requests of one batch share forward passes and nothing else. Rows are padded on
 the left; equal prompts, and the ``n`` samples of one request, share their
-prefill; a row that has ended leaves the batch.
+prefill; a row that has ended leaves the batch. Models with recurrent states,
+which cannot be spread over rows, generate one sample at a time.
 
 **Sampling.** With temperature $T$ and logits $z$ the probabilities are
 $p_i \propto \exp(z_i / T)$. With ``top_p`` below 1 only the fewest most probable
@@ -236,7 +237,7 @@ def _prefill(
     seen_rows = torch.arange(longest, device=forward.device) >= (longest - lengths)[:, None]
     return (
         torch.cat(logits),
-        spread(parts, room, empty=True),
+        spread(parts, room, empty=True) if forward.spreads else parts[0][0],
         None if bool(seen_rows.all()) else seen_rows,
     )
 
@@ -313,6 +314,8 @@ def _nucleus(mass: Tensor, top_p: float) -> Tensor:
 
 def _fit(rows: Sequence[_Row], forward: Forward, batch_size: int | None) -> int:
     """Return how many of the waiting rows to take; the first has the longest prompt."""
+    if not forward.spreads:
+        return 1
     if batch_size is not None:
         return min(batch_size, len(rows))
     longest, most, taken = len(rows[0].prompt), 0, 0

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def convert(source: Path, folder: Path) -> None:
     with quiet(), _no_bar():
         given: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(str(source.parent), **given)
-        module = AutoModelForCausalLM.from_pretrained(
+        module: Any = AutoModelForCausalLM.from_pretrained(
             str(source.parent), dtype=torch.float32, **given
         )
         # transformers takes a model from GGUF for a quantized one, which it refuses to save.
@@ -120,8 +121,7 @@ def convert(source: Path, folder: Path) -> None:
 @contextmanager
 def _no_bar() -> Iterator[None]:
     """Hide the bar of the GGUF reader, which heeds none of transformers' switches."""
-    from transformers import modeling_gguf_pytorch_utils as reader
-
+    reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     bar = getattr(reader, "tqdm", None)
     reader.tqdm = lambda items, **_: items
     try:

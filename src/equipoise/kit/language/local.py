@@ -135,18 +135,20 @@ class LanguageModel:
         The folder of an ordinary model opens again with `load`; the tensors of
         a treated one go back into its structure with `fill`.
         """
-        from safetensors.torch import save_model
+        from safetensors.torch import save_file
 
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        for writer in (
+        for part in (
             getattr(self.module, "config", None),
             getattr(self.module, "generation_config", None),
             self.tokenizer,
         ):
-            if hasattr(writer, "save_pretrained"):
-                writer.save_pretrained(place)
-        save_model(self.module, str(place / TENSORS), metadata={"format": "pt"})
+            writer = getattr(part, "save_pretrained", None)
+            if writer is not None:
+                writer(place)
+        # Metadata of one key, because safetensors writes several in no fixed order.
+        save_file(_distinct(self.module), str(place / TENSORS), metadata={"format": "pt"})
 
     def fill(self, folder: Path | str) -> LanguageModel:
         """Put the tensors of a folder into this model's structure and return the model.
@@ -164,8 +166,9 @@ class LanguageModel:
         for name, parameter in self.module.named_parameters():
             if name in tensors:
                 tensors[name] = nn.Parameter(tensors[name], requires_grad=parameter.requires_grad)
-        for name, kept in _aliases(self.module, path).items():
-            tensors[name] = tensors[kept]
+        for name, kept in _ties(self.module).items():
+            if kept in tensors:
+                tensors[name] = tensors[kept]
         try:
             self.module.load_state_dict(tensors, strict=True, assign=True)
         except RuntimeError as error:
@@ -236,12 +239,27 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise UsageError(f"{path}: not whole; delete it to make it again.") from error
 
 
-def _aliases(module: nn.Module, path: Path) -> dict[str, str]:
-    """Return the names that the file leaves out because another name has the same tensor."""
-    from safetensors import safe_open
+def _ties(module: nn.Module) -> dict[str, str]:
+    """Return names whose tensor an earlier name has as well, with that name."""
+    first: dict[int, str] = {}
+    found = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        kept = first.setdefault(id(tensor), name)
+        if kept != name:
+            found[name] = kept
+    return found
 
-    with safe_open(path, framework="pt") as file:
-        noted = file.metadata() or {}
-        stored = set(file.keys())
-    names = set(module.state_dict())
-    return {name: kept for name, kept in noted.items() if name in names - stored and kept in stored}
+
+def _distinct(module: nn.Module) -> dict[str, Tensor]:
+    """Return the module's tensors, tied ones once, in a form that safetensors takes."""
+    ties = _ties(module)
+    stores: set[int] = set()
+    found = {}
+    for name, tensor in module.state_dict().items():
+        if name in ties:
+            continue
+        tensor = tensor.contiguous()
+        store = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.clone() if store in stores else tensor
+        stores.add(store)
+    return found

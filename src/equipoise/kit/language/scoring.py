@@ -7,7 +7,8 @@ them; the output layer is applied at the positions that are asked about and
 nowhere else, and its logits are held a block at a time.
 
 A module marked ``equipoise_whole_sequence`` (its result depends on the whole
-sequence seen at once) gets every sequence whole, without a cache.
+sequence seen at once) gets every sequence whole, without a cache; so does one
+with recurrent states, which cannot be spread.
 
 In float32 the scores agree with a plain forward pass of each sequence alone to
 1e-4, whatever the order and the batch size.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -69,7 +71,8 @@ def log_likelihood(
             )
         places[tuple(context), tuple(rest)].append(number)
     book = _Book()
-    rows, shared = _plan(book, list(places), whole=forward.whole_sequence)
+    whole = forward.whole_sequence or not forward.spreads
+    rows, shared = _plan(book, list(places), whole=whole)
     for batch in _batches(rows, batch_size, batch_tokens):
         _run_whole(forward, book, batch)
     for batch in _batches(shared, batch_size, batch_tokens):
@@ -94,7 +97,7 @@ class _Book:
 
     def open(self, lengths: Sequence[int]) -> None:
         ends = np.cumsum([0, *lengths])
-        self.spans = [(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        self.spans = [(int(a), int(b)) for a, b in pairwise(ends)]
         self.log_probs = np.full(int(ends[-1]), np.nan)
         self.greedy = np.zeros(int(ends[-1]), bool)
 

@@ -16,7 +16,7 @@ _TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
-_FORMAT = 1
+_FORMAT = 2
 
 
 def tiny_model(seed: int = 0, **settings: Any) -> LanguageModel:
@@ -51,6 +51,7 @@ def tiny_model(seed: int = 0, **settings: Any) -> LanguageModel:
     with torch.device("meta"):
         module = LlamaForCausalLM(config)
     module = module.to_empty(device="cpu")
+    module.tie_weights()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in sorted(module.named_parameters()):
@@ -87,12 +88,14 @@ def _tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     letters = _byte_letters()
-    backend = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    backend = Tokenizer(
+        models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[])
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     marks = ["<|pad|>", "<|start|>", "<|end|>"]
     backend.add_special_tokens([AddedToken(mark, special=True) for mark in marks])
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend, pad_token=marks[0], bos_token=marks[1], eos_token=marks[2]
     )
     tokenizer.chat_template = _TEMPLATE

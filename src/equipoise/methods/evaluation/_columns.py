@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from equipoise.core import Estimate, Outcomes, UsageError
+
+
+def rows_of(columns: dict[str, Any]) -> Outcomes:
+    """Return outcomes whose scores have the names a measure was given."""
+    return Outcomes.of(**columns)
 
 
 def in_order(outcomes: Outcomes) -> Outcomes:

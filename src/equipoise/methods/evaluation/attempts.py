@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit import statistics
-from equipoise.methods.evaluation._columns import complete, enclosing, first_score, noted
+from equipoise.methods.evaluation._columns import complete, enclosing, first_score, noted, rows_of
 
 Table = np.ndarray | Sequence[Sequence[float]]
 
@@ -174,7 +174,7 @@ def _by_unit(outcomes: Outcomes, name: str) -> tuple[np.ndarray, np.ndarray | No
 def _attempts(name: str, attempts: int, rng: Rng) -> Outcomes:
     generator = rng.numpy()
     chance = np.repeat(generator.beta(2, 1, 80), attempts)
-    rows = Outcomes.of(**{name: generator.random(len(chance)) < chance})
+    rows = rows_of({name: generator.random(len(chance)) < chance})
     repeat = np.tile(np.arange(attempts), 80)
     return replace(rows, unit=np.repeat(np.arange(80), attempts), repeat=repeat)
 
@@ -215,9 +215,8 @@ class PassAtK(Measure):
 
     def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
         """Return 80 units whose chances are Beta(2, 1), for which 1 - E (1-p)^k is known."""
-        return _attempts(self.score or "correct", self.k + 3, rng), 1 - 2 / (
-            (self.k + 1) * (self.k + 2)
-        )
+        truth = 1 - 2 / ((self.k + 1) * (self.k + 2))
+        return _attempts(self.score or "correct", self.k + 3, rng), truth
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the chance with its interval."""

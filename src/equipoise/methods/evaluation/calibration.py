@@ -18,6 +18,7 @@ from equipoise.methods.evaluation._columns import (
     enclosing,
     noted,
     repeated,
+    rows_of,
 )
 
 Column = np.ndarray | Sequence[float]
@@ -168,7 +169,7 @@ def _noise(p: np.ndarray, y: np.ndarray, bins: int, binning: str) -> float:
 def _places(p: np.ndarray, bins: int, binning: str) -> np.ndarray:
     """Return each row's bin."""
     if binning == "width":
-        return np.minimum((p * bins).astype(int), bins - 1)
+        return np.asarray(np.minimum((p * bins).astype(int), bins - 1))
     # Equal probabilities share a bin: the rank of their first copy decides.
     return np.asarray(np.searchsorted(np.sort(p), p) * bins // len(p))
 
@@ -213,7 +214,7 @@ class Brier(Measure):
         """Return 120 uniform probabilities that come true: E p(1-p) is 1/6."""
         generator = rng.numpy()
         p = generator.random(120)
-        return Outcomes.of(**{self.probability: p, self.label: generator.random(120) < p}), 1 / 6
+        return rows_of({self.probability: p, self.label: generator.random(120) < p}), 1 / 6
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the score; ``rng`` is not used."""
@@ -277,7 +278,7 @@ class ExpectedCalibrationError(Measure):
         generator = rng.numpy()
         p = generator.random(300)
         y = generator.random(300) < p / 2
-        return Outcomes.of(**{self.probability: p, self.label: y}), 0.25
+        return rows_of({self.probability: p, self.label: y}), 0.25
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the error with its interval."""

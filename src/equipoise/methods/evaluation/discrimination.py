@@ -11,7 +11,13 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit import statistics
-from equipoise.methods.evaluation._columns import clusters_of, complete, enclosing, noted
+from equipoise.methods.evaluation._columns import (
+    clusters_of,
+    complete,
+    enclosing,
+    noted,
+    rows_of,
+)
 
 Column = np.ndarray | Sequence[float]
 
@@ -223,7 +229,7 @@ class Auroc(Measure):
         """Return 120 rows of two normal classes, a standard deviation apart."""
         generator = rng.numpy()
         y = (generator.random(120) < 0.4).astype(float)
-        rows = Outcomes.of(**{self.probability: generator.normal(y), self.label: y})
+        rows = rows_of({self.probability: generator.normal(y), self.label: y})
         return rows, float(ndtr(math.sqrt(0.5)))
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
@@ -278,7 +284,7 @@ class F1(Measure):
         generator = rng.numpy()
         y = (generator.random(200) < 0.3).astype(float)
         predicted = np.where(generator.random(200) < 0.8, y, 1 - y)
-        rows = Outcomes.of(**{self.predicted: predicted, self.label: y})
+        rows = rows_of({self.predicted: predicted, self.label: y})
         return rows, 0.48 / (0.48 + 0.14 + 0.06)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:

@@ -17,6 +17,7 @@ from equipoise.methods.evaluation._columns import (
     in_order,
     noted,
     repeated,
+    rows_of,
 )
 
 __all__ = ["LogOdds", "PairedDifference", "Ratio", "log_odds", "paired_difference", "ratio"]
@@ -66,7 +67,7 @@ class PairedDifference(Measure):
         generator, name = rng.numpy(), self.score or "x"
         b = generator.normal(size=60)
         a = b + generator.normal(0.3, 0.5, 60)
-        return (Outcomes.of(**{name: a}), Outcomes.of(**{name: b})), 0.3
+        return (rows_of({name: a}), rows_of({name: b})), 0.3
 
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the difference with its interval and p-value."""
@@ -125,7 +126,7 @@ class Ratio(Measure):
         generator, name = rng.numpy(), self.score or "x"
         b = generator.gamma(4, 1, 80)
         a = b + generator.gamma(2, 0.5, 80)
-        return (Outcomes.of(**{name: a}), Outcomes.of(**{name: b})), 1.25
+        return (rows_of({name: a}), rows_of({name: b})), 1.25
 
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the ratio with its interval and p-value."""
@@ -177,7 +178,7 @@ class LogOdds(Measure):
         generator, name = rng.numpy(), self.score or "x"
         luck = generator.random(200)
         b = np.where(generator.random(200) < 0.5, luck, generator.random(200)) < 0.5
-        return (Outcomes.of(**{name: luck < 0.7}), Outcomes.of(**{name: b})), math.log(7 / 3)
+        return (rows_of({name: luck < 0.7}), rows_of({name: b})), math.log(7 / 3)
 
     def measure(self, outcomes: Pair, rng: Rng) -> Estimate:
         """Return the log odds ratio with its interval and p-value."""

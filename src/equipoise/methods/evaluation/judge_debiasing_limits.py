@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between, one_of
-from equipoise.methods.evaluation._columns import clusters_of, in_order
+from equipoise.methods.evaluation._columns import clusters_of, in_order, rows_of
 from equipoise.methods.evaluation._judge_worth import (
     judge_report,
     recalibrate,
@@ -64,7 +64,7 @@ def _judged_rows(gold: str, judge: str, labelled: int, size: int, rng: Rng) -> O
     s = (generator.random(size) < _JUDGE.b).astype(float)
     t = generator.random(size) < np.where(s == 1, _JUDGE.p, 1 - _JUDGE.q)
     s[labelled:] = np.nan
-    return Outcomes.of(**{gold: s, judge: t})
+    return rows_of({gold: s, judge: t})
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,27 @@ class GradedClassifier(Subject):
         others = rows[~np.isin(rows, firsts)]
         chosen = np.concatenate([firsts, others])[: max(self.examples, len(firsts))]
         seed = rng.child("fit").seed_for_request()
-        return _estimator(self.kind, seed, len(chosen)).fit(features[chosen], labels[chosen])
+        estimator = _estimator(self.kind, seed, len(chosen))
+        return _Fitted(estimator.fit(features[chosen], labels[chosen]))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    estimator: Any
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return np.asarray(self.estimator.classes_)
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        if len(inputs) == 0:  # which scikit-learn refuses
+            return self.classes_[:0]
+        return np.asarray(self.estimator.predict(inputs))
+
+    def predict_proba(self, inputs: np.ndarray) -> np.ndarray:
+        if len(inputs) == 0:
+            return np.empty((0, len(self.classes_)))
+        return np.asarray(self.estimator.predict_proba(inputs))
 
 
 def _estimator(kind: str, seed: int, size: int) -> Any:

@@ -19,6 +19,7 @@ from equipoise.methods.evaluation._columns import (
     first_score,
     noted,
     repeated,
+    rows_of,
 )
 
 __all__ = ["AccuracyByStratum", "Mean", "Quantile", "accuracy_by_stratum", "mean", "quantile"]
@@ -198,9 +199,8 @@ class Quantile(Measure):
 
     def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
         """Return 120 normal scores."""
-        return Outcomes.of(**{self.score or "x": rng.numpy().normal(size=120)}), float(
-            ndtri(self.q)
-        )
+        rows = rows_of({self.score or "x": rng.numpy().normal(size=120)})
+        return rows, float(ndtri(self.q))
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the quantile with its interval."""
@@ -253,7 +253,7 @@ class AccuracyByStratum(Measure):
         """Return an easy and a hard stratum of 80 units each."""
         code = np.repeat([0, 1], 80)
         x = rng.numpy().random(160) < np.array([0.8, 0.4])[code]
-        rows = Outcomes.of(**{self.score or "correct": x})
+        rows = rows_of({self.score or "correct": x})
         return replace(rows, stratum=code, strata=("easy", "hard")), {"easy": 0.8, "hard": 0.4}
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Mapping[str, Estimate]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit import statistics
-from equipoise.methods.evaluation._columns import builds_of, complete, noted, repeated
+from equipoise.methods.evaluation._columns import builds_of, complete, noted, repeated, rows_of
 
 Column = np.ndarray | Sequence[float]
 
@@ -150,7 +150,7 @@ def _texts(size: str, rng: Rng) -> Outcomes:
     generator = rng.numpy()
     length = generator.integers(20, 200, 100).astype(float)
     loss = generator.normal(2.5, 0.4, 100)
-    return Outcomes.of(**{"log_likelihood": -loss * length, size: length})
+    return rows_of({"log_likelihood": -loss * length, size: length})
 
 
 @dataclass(frozen=True)

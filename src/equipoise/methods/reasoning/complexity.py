@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
+from equipoise.core import Estimate, Measure, Outcomes, Rng, ScoreSpec, UsageError, between
 from equipoise.methods.reasoning._slopes import (
     Array,
     accuracy_slope,
@@ -53,6 +53,13 @@ class AccuracyVsComplexity(Measure):
     complexity: str = "depth"
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 200 units of four depths whose log-odds fall by 0.7 a step."""
+        draws = rng.numpy()
+        depth = draws.integers(1, 5, 200)
+        right = draws.random(200) < _chance(1.5 - 0.7 * depth)
+        return _drawn(self.score, right, **{self.complexity: depth}), -0.7
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         rows, note = _complete("AccuracyVsComplexity", outcomes, self.score, self.complexity)
@@ -97,6 +104,13 @@ class SlopeDifference(Measure):
 
     higher_is_better: ClassVar[bool | None] = None
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 300 units; log-odds fall by 0.4 a step, and by 0.5 more in the group."""
+        draws = rng.numpy()
+        depth, group = draws.integers(1, 5, 300), draws.integers(0, 2, 300)
+        right = draws.random(300) < _chance(1.5 - (0.4 + 0.5 * group) * depth)
+        return _drawn(self.score, right, **{self.complexity: depth, self.group: group}), -0.5
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         rows, note = _complete("SlopeDifference", outcomes, self.score, self.complexity, self.group)
         found = slope_difference(
@@ -140,6 +154,13 @@ class MovementEffect(Measure):
     score: str | None = None
     level: float = between(0.5, 0.9999999, default=0.95)
 
+    def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
+        """Return 80 problems, right with chance 0.8 as they are and 0.6 when moved."""
+        moved = np.tile([0, 2], 80)
+        right = rng.numpy().random(160) < np.where(moved > 0, 0.6, 0.8)
+        rows = _drawn(self.score, right, movement=moved)
+        return replace(rows, cluster=np.repeat(np.arange(80), 2)), -0.2
+
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         rows, note = _complete("MovementEffect", outcomes, self.score, "movement")
         builds = rows.build if len(np.unique(rows.build)) > 1 else None
@@ -154,6 +175,17 @@ class MovementEffect(Measure):
         return movement_effect(
             _right(rows, self.score), rows.score("movement"), _problems(rows)
         ).value
+
+
+def _chance(log_odds: Array) -> Array:
+    chance: Array = 1 / (1 + np.exp(-log_odds))
+    return chance
+
+
+def _drawn(score: str | None, right: Array, **others: Array) -> Outcomes:
+    name = score or "correct"
+    specs = (ScoreSpec(name, True, 0, 1), *(ScoreSpec(each, None) for each in others))
+    return Outcomes.of(specs=specs, **{name: right, **others})
 
 
 def _problems(rows: Outcomes) -> Array:

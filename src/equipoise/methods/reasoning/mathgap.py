@@ -319,6 +319,10 @@ class InContext(Treatment):
 
     random: ClassVar[bool] = True
 
+    @classmethod
+    def tiny(cls) -> InContext:
+        return cls("primitive", examples=2)
+
     def check(self) -> None:
         depth, width = complexity(self.shape, self.depth, self.width, "InContext")
         check_limits("InContext", self.shape, self.surface, Limits())

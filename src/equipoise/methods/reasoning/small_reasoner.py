@@ -113,6 +113,16 @@ class TrainReasoner(Treatment):
     needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True
 
+    @classmethod
+    def tiny(cls) -> TrainReasoner:
+        from equipoise.kit.worlds.additions import Additions
+
+        return cls(Additions(), steps=5, batch_tokens=200)
+
+    @classmethod
+    def tiny_subject(cls) -> Reasoner:
+        return SmallReasoner.tiny().load(Rng(0))
+
     def apply(self, subject: Any, rng: Rng) -> Reasoner:
         from equipoise.kit.worlds.small_language_model import train
 

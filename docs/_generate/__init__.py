@@ -1,0 +1,1 @@
+"""What `docs/generate.py` is made of: one module a kind of page."""

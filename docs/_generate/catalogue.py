@@ -1,0 +1,225 @@
+"""The catalogue: a page a card, and an index by field and by kind."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from _generate.docstrings import Docstring, examples, flat, table
+from equipoise.catalog import KINDS, Card, Entry, catalog
+from equipoise.cli.describe import describe
+from equipoise.core import UsageError
+from equipoise.report.words import interval, number, seconds
+from equipoise.trial.replication import WORDS
+
+PLURAL = {kind: f"{kind}s" for kind in KINDS}
+
+
+def pages(ledger: Path) -> dict[str, str]:
+    """Return the page of every card of equipoise's own, and the index."""
+    cards = sorted(
+        (card for card in catalog().cards if card.module.startswith("equipoise.methods.")),
+        key=lambda card: (card.field, card.title.lower()),
+    )
+    found = {place(card): _page(card, ledger) for card in cards}
+    return {"catalogue/index.md": _index(cards), **found}
+
+
+def place(card: Card) -> str:
+    """Return a card's page."""
+    return f"catalogue/{card.field}/{card.module.rpartition('.')[2]}.md"
+
+
+def _entries(card: Card) -> list[Entry]:
+    return [entry for entry in catalog() if entry.card is card]
+
+
+def _index(cards: list[Card]) -> str:
+    lines = [
+        "# Catalogue",
+        "",
+        "Every part that a trial file can name. `equipoise list` shows the same, "
+        "`equipoise describe ID` explains one.",
+        "",
+        "## By kind",
+    ]
+    for kind in KINDS:
+        rows = [
+            (f"[`{entry.id}`]({_link(card)}#{entry.id})", card.field, entry.summary)
+            for card in cards
+            for entry in _entries(card)
+            if entry.kind == kind
+        ]
+        lines += ["", f"### {PLURAL[kind].capitalize()}", "", table(("id", "field", ""), rows)]
+    lines += ["", "## By field"]
+    for field in dict.fromkeys(card.field for card in cards):
+        rows = [
+            (
+                f"[{card.title}]({_link(card)})",
+                ", ".join(f"`{entry.id}`" for entry in _entries(card)),
+                card.summary,
+            )
+            for card in cards
+            if card.field == field
+        ]
+        title = field.replace("_", " ").capitalize()
+        lines += ["", f"### {title}", "", table(("", "parts", ""), rows)]
+    papers = [card for card in cards if card.replication]
+    lines += ["", "## Papers with a replication", ""]
+    lines += [
+        f"- [{card.title}]({_link(card)}#replication): `equipoise replicate {card.paper}`"
+        for card in papers
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _link(card: Card) -> str:
+    return place(card).removeprefix("catalogue/")
+
+
+def _page(card: Card, ledger: Path) -> str:
+    lines = [f"# {card.title}", "", card.summary]
+    if card.reference:
+        lines += ["", f"*{card.reference}*"]
+    if card.requires:
+        extras = ",".join(card.requires)
+        lines += ["", f"Needs `pip install 'equipoise[{extras}]'`."]
+    entries = _entries(card)
+    for entry in entries:
+        lines += ["", *_part(entry, alone=len(entries) == 1)]
+    if card.replication:
+        lines += ["", *_replication(card, ledger)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
+
+
+def _part(entry: Entry, *, alone: bool) -> list[str]:
+    lines = [f"## `{entry.id}` {{ #{entry.id} }}", "", f"{entry.kind}{{ .kind }}", ""]
+    lines[2] = f'<span class="kind">{entry.kind}</span>'
+    if not alone and entry.summary != entry.card.summary:
+        lines += [entry.summary, ""]
+    try:
+        found = describe(entry)
+    except UsageError as error:
+        return [*lines, f"Not described here: {error}"]
+    doc = Docstring.of(found["doc"])
+    lines += [f"**{doc.summary}**", "", doc.rest, "", *_parameters(found, doc)]
+    lines += ["", "In a trial file:", "", "```yaml", found["example"], "```", ""]
+    lines += _contract(found)
+    if "Notes" in doc.sections:
+        lines += ["", doc.sections["Notes"]]
+    if "Examples" in doc.sections:
+        lines += ["", "In Python:", "", examples(doc.sections["Examples"])]
+    if "References" in doc.sections:
+        lines += ["", "Reference: " + flat(doc.sections["References"])]
+    return lines
+
+
+def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:
+    if not found["parameters"]:
+        return ["No parameters."]
+    told = doc.items("Parameters")
+    rows = []
+    for each in found["parameters"]:
+        default = "required" if each["required"] else f"`{_json(each['default'])}`"
+        what = told.get(each["name"], "")
+        if each["setting"]:
+            what += " *A setting: it is no part of the identity.*"
+        rows.append((f"`{each['name']}`", what, each["expected"], default))
+    return [table(("parameter", "what it is", "must be", "default"), rows)]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _contract(found: dict[str, Any]) -> list[str]:
+    """Return what a part asks for and gives, and the checks it is let off."""
+    words = {
+        "needs": "Needs a subject that has",
+        "provides": "Provides",
+        "adds": "Adds",
+        "removes": "Takes away",
+    }
+    lines = [
+        f"{word} {', '.join(f'`{each}`' for each in found[name])}.\n"
+        for name, word in words.items()
+        if found.get(name)
+    ]
+    if found.get("scores"):
+        arrows = {True: "higher is better", False: "lower is better", None: "no direction"}
+        rows = [
+            (
+                f"`{each['name']}`",
+                arrows[each["higher_is_better"]],
+                _bounds(each["low"], each["high"]),
+            )
+            for each in found["scores"]
+        ]
+        lines += ["Scores; claims are about the first when they name none:", ""]
+        lines += [table(("score", "direction", "from, to"), rows), ""]
+    for check, reason in sorted(found["exempt"].items()):
+        lines += [f"Exempt from the check `{check}`: {reason}", ""]
+    return lines
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    ends = ["" if end is None else f"{end:g}" for end in (low, high)]
+    return ", ".join(end or "–" for end in ends) if any(ends) else "unbounded"
+
+
+def _replication(card: Card, ledger: Path) -> list[str]:
+    name = card.paper or next(iter(card.parts))
+    lines = ["## Replication { #replication }", ""]
+    raw = card.replication or {}
+    lines += [str(raw.get("question", "")), "", f"`equipoise replicate {name}` runs it.", ""]
+    lines += [f"What differs from the paper: {flat(str(raw.get('differs', '')))}", ""]
+    path = ledger / f"{name}.json"
+    if path.exists():
+        lines += _ledger(json.loads(path.read_text(encoding="utf-8")), card)
+    else:
+        lines += ["No result of the full size is recorded yet.", ""]
+    lines += ['??? note "The trial"', ""]
+    lines += [textwrap.indent(f"```yaml\n{trial_text(card)}```", "    ")]
+    return lines
+
+
+def trial_text(card: Card) -> str:
+    """Return the card's replication as a trial file, as it is written on the card."""
+    text = card.path.read_text(encoding="utf-8")
+    match = re.search(r"^replication:[^\n]*\n((?:[ #][^\n]*\n|\n)+)", text + "\n", flags=re.M)
+    body = textwrap.dedent(match[1]).strip("\n") + "\n" if match else ""
+    name = card.paper or next(iter(card.parts))
+    return body if "trial" in (card.replication or {}) else f"trial: replicate {name}\n{body}"
+
+
+def _ledger(row: dict[str, Any], card: Card) -> list[str]:
+    about = row["provenance"]
+    machine = f"{about['cores']} cores, {about['memory_gib']} GiB, {about['platform']}"
+    lines = [
+        f"**{row['outcome'].capitalize()}** on {about['date'][:10]}: {row['units']:,} units, "
+        f"{row['errors']:,} errors, {seconds(row['seconds'])} on {machine}.",
+        "",
+    ]
+    if row.get("card_version") != card.version:
+        lines += [f"This result is of version {row.get('card_version')} of the card.", ""]
+    rows = [
+        (
+            each["claim"],
+            WORDS[each["verdict"]],
+            number(each["estimate"]),
+            interval(each),
+            f"{each['level']:.4g}",
+            f"{each['n']:,}",
+        )
+        for each in row["claims"]
+    ]
+    lines += [table(("claim", "verdict", "estimate", "interval", "level", "units"), rows), ""]
+    lines += [
+        "An estimate is how much better the arm is than the one it is compared with, or its "
+        "value where it is held against a number.",
+        "",
+    ]
+    return lines

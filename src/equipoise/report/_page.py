@@ -1,0 +1,408 @@
+"""What the HTML page says of a result, laid out for its template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from equipoise.report import charts, words
+from equipoise.report._text import clip
+
+Row = Mapping[str, Any]
+
+_REPLICATED = {
+    "supported": "replicated",
+    "refuted": "not replicated",
+    "inconclusive": "inconclusive",
+}
+_STATUS = {
+    "early": "The run ended early: every claim was decided, by intervals that allow looking at "
+    "every moment.",
+    "budget": "The run ended when its budget was spent; what is shown rests on the units done "
+    "until then.",
+    "interrupted": "The run was interrupted; what is shown rests on the units done until then.",
+}
+_TONE = {"supported": "good", "refuted": "bad", "inconclusive": "open"}
+
+
+def page(row: Row) -> dict[str, Any]:
+    """Return everything the template shows that the result itself holds."""
+    units = {(each["task"], each["name"]): each.get("unit") or "" for each in row["estimates"]}
+    return {
+        "row": row,
+        "title": row.get("question") or row["trial"],
+        "headline": headline(row),
+        "tone": _TONE.get(row.get("verdict") or "", "none"),
+        "status": _STATUS.get(row.get("status", ""), ""),
+        "facts": _facts(row),
+        "claims": [_claim(claim, units) for claim in row["claims"]],
+        "level": row.get("level", 0.95),
+        "forest": _forest(row),
+        "matrix": _matrix(row),
+        "tables": _tables(row),
+        "sequences": _sequences(row),
+        "arms": [(label, _recipe(arm)) for label, arm in row.get("arms", {}).items()],
+        "tasks": [(label, _part(task)) for label, task in row.get("tasks", {}).items()],
+        "costs": _costs(row),
+        "about": _about(row),
+    }
+
+
+def headline(row: Row) -> str:
+    """Return the verdicts on all claims in one sentence.
+
+    Examples
+    --------
+    >>> headline({"claims": [{"verdict": "supported"}, {"verdict": "refuted"}]})
+    '1 of 2 claims supported, 1 refuted.'
+    """
+    claims = row["claims"]
+    if not claims:
+        return "No claims were stated beforehand: this describes, it does not test."
+    counts = {v: sum(c["verdict"] == v for c in claims) for v in words.MARKS}
+    if row.get("paper"):
+        return f"Replication of {row['paper']}: {_REPLICATED[row['verdict']]}."
+    if len(claims) == 1:
+        return f"The claim is {claims[0]['verdict']}."
+    whole = next((v for v, n in counts.items() if n == len(claims)), None)
+    if whole:
+        return f"All {len(claims)} claims are {whole}."
+    (first, n), *others = [(v, n) for v, n in counts.items() if n]
+    rest = "".join(f", {n} {v}" for v, n in others)
+    return f"{n} of {len(claims)} claims {first}{rest}."
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    about = row.get("provenance") or {}
+    errors = f"{row['errors']:,}"
+    if row["errors"] and row["units"]:
+        errors += f" ({row['errors'] / row['units']:.1%})"
+    found = [
+        ("Outcomes", f"{row['units']:,}"),
+        ("Errors", errors),
+        ("This run took", words.seconds(row["seconds"])),
+    ]
+    if row.get("reused"):
+        found.insert(1, ("From earlier runs", f"{row['reused']:,}"))
+    if about.get("date"):
+        found.append(("Date", str(about["date"])[:10]))
+    if row.get("run") is not None:
+        found.append(("Run", str(row["run"])))
+    return found
+
+
+def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    points = words.turning_points(claim)
+    compared = isinstance(claim.get("other"), str)
+    values = [claim.get(key) for key in ("estimate", "low", "high")]
+    chart = axis = None
+    if points and any(value is not None for value in values):
+        scale = charts.Scale.over([*values, *points, *([0.0] if compared else [])], 4)
+        chart = charts.interval(
+            claim,
+            scale,
+            value="estimate",
+            tone=_TONE[claim["verdict"]],
+            zero=compared,
+            bounds=[point for point in points if not compared or point],
+            region=_region(claim, points),
+            label=words.evidence(claim),
+        )
+        axis = charts.axis(scale, *_directions(claim["arm"], compared))
+    return {
+        "verdict": claim["verdict"],
+        "mark": words.MARKS[claim["verdict"]],
+        "tone": _TONE[claim["verdict"]],
+        "text": claim["claim"],
+        "plain": words.plainly(claim, _unit_of(claim, units)),
+        "evidence": words.evidence(claim),
+        "outlook": words.outlook(claim),
+        "note": claim.get("note") if claim.get("note") not in (None, claim.get("reason")) else "",
+        "method": claim.get("method") or "",
+        "chart": chart,
+        "axis": axis,
+        "bound": ", ".join(f"{point:g}".replace("-", "−") for point in points),
+    }
+
+
+def _directions(arm: str, compared: bool) -> tuple[str, str]:
+    short = clip(arm, 24)
+    return (f"← {short} worse", f"{short} better →") if compared else ("← lower", "higher →")
+
+
+def _region(claim: Row, points: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the stretch an interval must lie in to support the claim."""
+    if len(points) == 2:
+        return points[0], points[1]
+    return (None, points[0]) if claim["relation"] == "below" else (points[0], None)
+
+
+def _unit_of(claim: Row, units: Mapping[tuple[str, str], str]) -> str:
+    """Return the unit of a claim about a mean; a measure's may be another."""
+    if claim["claim"].partition(f" on {claim['on']}")[2].startswith(" in "):
+        return ""
+    task = claim["on"]
+    main = next((name for t, name in units if t == task), "")
+    return units.get((task, claim.get("score") or main), "")
+
+
+def _tone(effect: Row) -> str:
+    """Return whether an effect's interval leaves zero on one side."""
+    if (effect.get("low") or 0) > 0:
+        return "good"
+    return "bad" if (effect.get("high") or 0) < 0 else "mark"
+
+
+def _forest(row: Row) -> list[dict[str, Any]]:
+    panels: dict[tuple[str, str], list[Row]] = {}
+    for effect in row["effects"]:
+        panels.setdefault((effect["task"], effect["name"]), []).append(effect)
+    main = {task: name for task, name in reversed(panels)}
+    margins: dict[tuple[str, str, str], list[float]] = {}
+    for claim in row["claims"]:
+        if claim.get("other") == row.get("control"):
+            name = claim.get("score") or main.get(claim["on"], "")
+            points = [point for point in words.turning_points(claim) if point]
+            margins.setdefault((claim["on"], name, claim["arm"]), []).extend(points)
+    found = []
+    for (task, name), effects in panels.items():
+        bounds = [margins.get((task, name, each["arm"]), []) for each in effects]
+        values = [each.get(key) for each in effects for key in ("value", "low", "high")]
+        scale = charts.Scale.over([0.0, *values, *(b for some in bounds for b in some)])
+        rows = [
+            {
+                "arm": each["arm"],
+                "tone": _tone(each),
+                "value": words.number(each.get("value")),
+                "interval": words.interval(each),
+                "note": each.get("note", ""),
+                "chart": charts.interval(
+                    each,
+                    scale,
+                    tone=_tone(each),
+                    zero=True,
+                    bounds=some,
+                    label=f"{each['arm']}: {words.number(each.get('value'))} "
+                    f"{words.interval(each)}",
+                ),
+            }
+            for each, some in zip(effects, bounds, strict=True)
+        ]
+        found.append(
+            {
+                "task": task,
+                "name": name,
+                "unit": effects[0].get("unit", ""),
+                "versus": effects[0].get("versus") or row.get("control", ""),
+                "rows": rows,
+                "axis": charts.axis(scale, "← worse", "better →"),
+                "margins": any(bounds),
+            }
+        )
+    return found
+
+
+def _mains(row: Row) -> dict[tuple[str, str], Row]:
+    """Return the estimate of each arm on each task: the mean of the task's first score."""
+    found: dict[tuple[str, str], Row] = {}
+    for each in row["estimates"]:
+        found.setdefault((each["arm"], each["task"]), each)
+    return found
+
+
+def _matrix(row: Row) -> dict[str, Any] | None:
+    mains = _mains(row)
+    arms = [arm for arm in row.get("arms", {}) if any(a == arm for a, _ in mains)]
+    tasks = [task for task in row.get("tasks", {}) if any(t == task for _, t in mains)]
+    if not arms or not tasks:
+        return None
+    effects: dict[tuple[str, str], Row] = {}
+    for each in row["effects"]:
+        effects.setdefault((each["arm"], each["task"]), each)
+
+    def cell(arm: str, task: str) -> dict[str, Any] | None:
+        each = mains.get((arm, task))
+        if each is None:
+            return None
+        effect = effects.get((arm, task))
+        tone = _tone(effect) if effect else "mark"
+        return {
+            "value": words.number(each.get("value")),
+            "interval": words.interval(each),
+            "tone": tone,
+            "sign": {"good": "▲", "bad": "▼"}.get(tone, ""),
+            "said": {"good": "better than control", "bad": "worse than control"}.get(tone, ""),
+            "note": each.get("note", "") if not words.interval(each) else "",
+            "n": each.get("n", 0),
+        }
+
+    heads = {}
+    for task in tasks:
+        first = next(each for (_, t), each in mains.items() if t == task)
+        heads[task] = _head(first)
+    grid = {(arm, task): cell(arm, task) for arm in arms for task in tasks}
+    signs = any(each and each["sign"] for each in grid.values())
+    # The longer side goes down: pages scroll down better than across.
+    return {"arms": arms, "tasks": tasks, "heads": heads, "grid": grid, "signs": signs,
+            "down": "tasks" if len(tasks) > len(arms) else "arms"}  # fmt: skip
+
+
+def _head(row: Row) -> dict[str, str]:
+    better = row.get("higher_is_better")
+    return {
+        "name": row["name"],
+        "arrow": words.arrow(better),
+        "better": {True: "higher is better", False: "lower is better"}.get(better, ""),
+        "unit": row.get("unit") or "",
+    }
+
+
+def _tables(row: Row) -> list[dict[str, Any]]:
+    """Return what was measured beside the main scores, a table a task and kind of measure.
+
+    Measures that give a table, such as a mean in every stratum, name their
+    rows ``measure key``; these share a table.
+    """
+    mains = {id(each) for each in _mains(row).values()}
+    tables: dict[tuple[str, str], list[Row]] = {}
+    for each in row["estimates"]:
+        if id(each) not in mains:
+            measure, _, key = each["name"].partition(" ")
+            tables.setdefault((each["task"], measure if key else ""), []).append(each)
+    found = []
+    for (task, measure), rows in tables.items():
+        arms = list(dict.fromkeys(each["arm"] for each in rows))
+        lines: dict[str, dict[str, Row]] = {}
+        for each in rows:
+            lines.setdefault(each["name"], {})[each["arm"]] = each
+        found.append(
+            {
+                "task": task,
+                "measure": measure,
+                "arms": arms,
+                "lines": [
+                    {
+                        **_head(next(iter(cells.values()))),
+                        "name": name.removeprefix(f"{measure} "),
+                        "cells": [_value(cells.get(arm)) for arm in arms],
+                    }
+                    for name, cells in lines.items()
+                ],
+            }
+        )
+    return found
+
+
+def _value(row: Row | None) -> dict[str, str] | None:
+    if row is None:
+        return None
+    shown = {"value": words.number(row.get("value")), "interval": words.interval(row)}
+    return shown | {"note": row.get("note", "") if not shown["interval"] else ""}
+
+
+def _sequences(row: Row) -> list[dict[str, Any]]:
+    claims = {claim["claim"]: claim for claim in row["claims"]}
+    found = []
+    for each in row.get("sequences") or ():
+        claim = claims.get(each["claim"])
+        points = words.turning_points(claim) if claim else []
+        region = _region(claim, points) if claim and points else (0.0, 0.0)
+        last = each["steps"][-1]
+        said = f"{each['claim']}: {words.number(last['value'])} {words.interval(last)} after "
+        said += f"{last['n']:,} units"
+        found.append(
+            {
+                "claim": each["claim"],
+                "method": each["method"],
+                "level": each["level"],
+                "note": each.get("note", ""),
+                "looks": len(each["steps"]),
+                "said": said,
+                "chart": charts.sequence(each["steps"], points, region, said),
+            }
+        )
+    return found
+
+
+def _recipe(arm: Any) -> list[str]:
+    """Return an arm's subject and treatments, one part a line."""
+    if not isinstance(arm, Mapping):
+        return [_part(arm)]
+    return [_part(arm.get("subject")), *(_part(each) for each in arm.get("treatments", ()))]
+
+
+def _part(recipe: Any) -> str:
+    """Return a part as ``id(parameter=value, …)``, the empty parameters left out."""
+    if isinstance(recipe, Mapping) and len(recipe) == 1:
+        ((name, given),) = recipe.items()
+        if isinstance(given, Mapping):
+            inside = ", ".join(
+                f"{key}={_plain(value)}"
+                for key, value in given.items()
+                if value not in (None, "", [], {})
+            )
+            return f"{name}({inside})" if inside else str(name)
+    return _plain(recipe)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return clip(value, 200)
+    if isinstance(value, Mapping) and len(value) == 1:
+        return _part(value)
+    return clip(json.dumps(value, ensure_ascii=False, default=str), 200)
+
+
+def _costs(row: Row) -> dict[str, Any] | None:
+    costs = row.get("costs") or []
+    if not costs:
+        return None
+    tokens = any(each.get("input_tokens") or each.get("output_tokens") for each in costs)
+    dollars = any(each.get("dollars") for each in costs)
+    by_arm: dict[str, list[Row]] = {}
+    for each in costs:
+        by_arm.setdefault(each["arm"], []).append(each)
+    lines = [_cost(arm, "", cells) for arm, cells in by_arm.items()]
+    cells = [_cost(each["arm"], each["task"], [each]) for each in costs]
+    return {"tokens": tokens, "dollars": dollars, "arms": lines,
+            "cells": cells if len(cells) > len(lines) else []}  # fmt: skip
+
+
+def _cost(arm: str, task: str, cells: Sequence[Row]) -> dict[str, Any]:
+    total = {
+        key: sum(each.get(key) or 0 for each in cells)
+        for key in ("outcomes", "errors", "attempts", "input_tokens", "output_tokens", "dollars",
+                    "seconds")
+    }  # fmt: skip
+    per = total["seconds"] / total["attempts"] if total["attempts"] else None
+    return total | {
+        "arm": arm,
+        "task": task,
+        "time": words.seconds(total["seconds"]),
+        "each": "–" if per is None else f"{words.number(1000 * per)} ms",
+    }
+
+
+def _about(row: Row) -> list[tuple[str, str]]:
+    about = row.get("provenance") or {}
+    found = [("Trial", row["trial"])]
+    if row.get("paper"):
+        found.append(("Replicates", row["paper"]))
+    if about.get("command"):
+        found.append(("Command", about["command"]))
+    for name, key in (("Date", "date"), ("Python", "python"), ("Platform", "platform")):
+        if about.get(key):
+            found.append((name, str(about[key])))
+    machine = [f"{about['cores']} cores"] if about.get("cores") else []
+    machine += [f"{about['memory_gib']} GiB memory"] if about.get("memory_gib") else []
+    if machine:
+        found.append(("Machine", ", ".join(machine)))
+    git = about.get("git")
+    if git:
+        state = "" if git.get("clean") else ", with changes that are not committed"
+        found.append(("Code", f"commit {git['commit']}{state}"))
+    versions = about.get("versions") or {}
+    if versions:
+        found.append(("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
+    return found
