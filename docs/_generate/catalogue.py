@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import textwrap
+from collections.abc import Mapping
+from doctest import DocTestParser
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from _generate.docstrings import Docstring, examples, flat, table
@@ -96,8 +101,8 @@ def _page(card: Card, ledger: Path) -> str:
 
 
 def _part(entry: Entry, *, alone: bool) -> list[str]:
-    lines = [f"## `{entry.id}` {{ #{entry.id} }}", "", f"{entry.kind}{{ .kind }}", ""]
-    lines[2] = f'<span class="kind">{entry.kind}</span>'
+    kind = f'<span class="kind">{entry.kind}</span>'
+    lines = [f"## `{entry.id}` {{ #{entry.id} }}", "", kind, ""]
     if not alone and entry.summary != entry.card.summary:
         lines += [entry.summary, ""]
     try:
@@ -111,10 +116,38 @@ def _part(entry: Entry, *, alone: bool) -> list[str]:
     if "Notes" in doc.sections:
         lines += ["", doc.sections["Notes"]]
     if "Examples" in doc.sections:
-        lines += ["", "In Python:", "", examples(doc.sections["Examples"])]
+        lines += ["", "In Python:", "", session(doc.sections["Examples"], entry.card.module)]
     if "References" in doc.sections:
         lines += ["", "Reference: " + flat(doc.sections["References"])]
     return lines
+
+
+def session(text: str, module: str) -> str:
+    """Return an example in a fence, with the imports that its module makes for it."""
+    lines = imports(text, vars(import_module(module)), module)
+    before, start, after = text.partition(">>>")
+    return examples(before + "".join(f">>> {line}\n" for line in lines) + start + after)
+
+
+def imports(text: str, known: Mapping[str, Any], module: str) -> list[str]:
+    """Return the imports of names that a doctest takes from its module."""
+    tree = ast.parse("".join(each.source for each in DocTestParser().get_examples(text)))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            names.discard(node.asname or node.name.split(".")[0])
+    wanted: dict[str, list[str]] = {}
+    plain = []
+    for name in sorted(names & set(known)):
+        found = known[name]
+        if isinstance(found, ModuleType):
+            own = found.__name__
+            plain.append(f"import {own}" if own == name else f"import {own} as {name}")
+        else:
+            home = getattr(found, "__module__", None) or module
+            home = "equipoise.core" if home.startswith("equipoise.core.") else home
+            wanted.setdefault(home, []).append(name)
+    return plain + [f"from {home} import {', '.join(names)}" for home, names in wanted.items()]
 
 
 def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:
@@ -125,10 +158,15 @@ def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:
     for each in found["parameters"]:
         default = "required" if each["required"] else f"`{_json(each['default'])}`"
         what = told.get(each["name"], "")
-        if each["setting"]:
-            what += " *A setting: it is no part of the identity.*"
-        rows.append((f"`{each['name']}`", what, each["expected"], default))
-    return [table(("parameter", "what it is", "must be", "default"), rows)]
+        name = f"`{each['name']}`" + (" †" if each["setting"] else "")
+        rows.append((name, what, each["expected"], default))
+    lines = [table(("parameter", "what it is", "must be", "default"), rows)]
+    if any(each["setting"] for each in found["parameters"]):
+        lines += [
+            "",
+            "† Stays out of the part's identity; what a file or data set holds enters it.",
+        ]
+    return lines
 
 
 def _json(value: Any) -> str:

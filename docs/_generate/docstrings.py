@@ -87,9 +87,7 @@ def examples(section: str) -> str:
 
 def definition_list(rows: Iterable[tuple[str, str]]) -> str:
     """Return a Markdown list of definitions."""
-    return "\n".join(
-        f"- `{head}`" + (f": {flat(text)}" if text else "") for head, text in rows
-    )
+    return "\n".join(f"- `{head}`" + (f": {flat(text)}" if text else "") for head, text in rows)
 
 
 def flat(text: str) -> str:

@@ -158,36 +158,39 @@ def _is_protocol(cls: type) -> bool:
 
 
 def _signature(thing: Callable[..., Any], name: str, *, drop_self: bool = False) -> str:
-    try:
-        signature = inspect.signature(thing)
-    except (TypeError, ValueError):
-        return name
-    given = [
-        each.replace(default=_Plain(each.default))
-        if each.default is not inspect.Parameter.empty
-        else each
-        for each in signature.parameters.values()
-        if not (drop_self and each.name in ("self", "cls"))
-    ]
-    if _is_protocol(thing) or inspect.isabstract(thing):  # never built
-        return name
-    shown = signature.replace(parameters=given)
-    if inspect.isclass(thing):
-        shown = shown.replace(return_annotation=inspect.Signature.empty)
-    text = f"{name}{shown}".replace("'", "")
+    """Return a call as a person would write it, over several lines where it is long."""
+    if inspect.isclass(thing) and (_is_protocol(thing) or inspect.isabstract(thing)):
+        return f"class {name}"
+    if inspect.isclass(thing) and "__init__" not in vars(thing) and issubclass(thing, Exception):
+        return f"class {name}({thing.__base__.__name__})"
+    signature = inspect.signature(thing)
+    given: list[str] = []
+    for each in signature.parameters.values():
+        if drop_self and each.name in ("self", "cls"):
+            continue
+        if each.kind is each.KEYWORD_ONLY and "*" not in given:
+            given.append("*")
+        given.append(_parameter(each))
+    returns = signature.return_annotation
+    end = "" if inspect.isclass(thing) or returns is signature.empty else f" -> {_type(returns)}"
+    text = f"{name}({', '.join(given)}){end}"
     if len(text) <= 88 or drop_self:
         return text
-    inner = ",\n    ".join(str(each).replace("'", "") for each in given)
-    return f"{name}(\n    {inner},\n){text[text.rfind(')') + 1 :]}"
+    return f"{name}(\n    " + ",\n    ".join(given) + f",\n){end}"
 
 
-class _Plain:
-    """Shows a default as a person would write it, without addresses."""
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    text = f"{stars}{parameter.name}"
+    if parameter.annotation is not parameter.empty:
+        text += f": {_type(parameter.annotation)}"
+    if parameter.default is not parameter.empty:
+        plain = isinstance(parameter.default, (str, int, float, bool, tuple, type(None)))
+        # An object or a factory has no short text, and often an address in it.
+        shown = repr(parameter.default).replace("'", '"') if plain else "…"
+        text += f" = {shown}"
+    return text
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
-    def __repr__(self) -> str:
-        if isinstance(self.value, (str, int, float, bool, tuple, type(None))):
-            return repr(self.value).replace("'", '"')
-        return "…"
+def _type(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

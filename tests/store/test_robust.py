@@ -24,6 +24,7 @@ def python(code, *arguments, **more):
     )
 
 
+@pytest.mark.slow
 def test_a_hundred_kills_lose_nothing_and_double_nothing(tmp_path):
     script = Path(__file__).with_name("killed.py")
     done = subprocess.run(

@@ -58,6 +58,8 @@ def test_arms_and_tasks_are_added_once(filled):
     assert f.store.arm("arm-a", "renamed", {}) == f.arm
     assert f.store.task("task", "renamed", {}, []) == f.task
     assert f.arm != f.other
+    assert f.store.find("arm-b", "task") == (f.other, f.task)
+    assert f.store.find("arm-c", "task") == (None, f.task)
 
 
 def test_units_keep_their_numbers(filled):

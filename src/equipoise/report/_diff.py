@@ -15,6 +15,8 @@ MOST_WORDS = 500
 ALIKE = 0.25
 """Answers less alike than this are not marked: everything would be."""
 
+_MARKED = {"del": Markup("<del>{}</del>{}"), "ins": Markup("<ins>{}</ins>{}")}
+
 _WORDS = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
 
 
@@ -46,4 +48,4 @@ def _mark(text: str, tag: str) -> Markup:
     if not tag or not text:
         return escape(text)
     kept = text.rstrip() or text
-    return Markup(f"<{tag}>{{}}</{tag}>{{}}").format(kept, text[len(kept) :])
+    return _MARKED[tag].format(kept, text[len(kept) :])

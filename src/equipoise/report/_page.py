@@ -11,11 +11,6 @@ from equipoise.report._text import clip
 
 Row = Mapping[str, Any]
 
-_REPLICATED = {
-    "supported": "replicated",
-    "refuted": "not replicated",
-    "inconclusive": "inconclusive",
-}
 _STATUS = {
     "early": "The run ended early: every claim was decided, by intervals that allow looking at "
     "every moment.",
@@ -23,16 +18,22 @@ _STATUS = {
     "until then.",
     "interrupted": "The run was interrupted; what is shown rests on the units done until then.",
 }
+_OPTIONAL: Row = {
+    "control": "", "notices": (), "differs": "", "run": None, "claims": (), "estimates": (),
+    "effects": (), "errors": 0, "units": 0, "seconds": 0.0, "verdict": None,
+}  # fmt: skip
+_BETTER = ("← worse", "better →")
 _TONE = {"supported": "good", "refuted": "bad", "inconclusive": "open"}
 
 
 def page(row: Row) -> dict[str, Any]:
     """Return everything the template shows that the result itself holds."""
+    row = {**_OPTIONAL, **row}
     units = {(each["task"], each["name"]): each.get("unit") or "" for each in row["estimates"]}
     return {
         "row": row,
         "title": row.get("question") or row["trial"],
-        "headline": headline(row),
+        "headline": words.headline(row),
         "tone": _TONE.get(row.get("verdict") or "", "none"),
         "status": _STATUS.get(row.get("status", ""), ""),
         "facts": _facts(row),
@@ -47,30 +48,6 @@ def page(row: Row) -> dict[str, Any]:
         "costs": _costs(row),
         "about": _about(row),
     }
-
-
-def headline(row: Row) -> str:
-    """Return the verdicts on all claims in one sentence.
-
-    Examples
-    --------
-    >>> headline({"claims": [{"verdict": "supported"}, {"verdict": "refuted"}]})
-    '1 of 2 claims supported, 1 refuted.'
-    """
-    claims = row["claims"]
-    if not claims:
-        return "No claims were stated beforehand: this describes, it does not test."
-    counts = {v: sum(c["verdict"] == v for c in claims) for v in words.MARKS}
-    if row.get("paper"):
-        return f"Replication of {row['paper']}: {_REPLICATED[row['verdict']]}."
-    if len(claims) == 1:
-        return f"The claim is {claims[0]['verdict']}."
-    whole = next((v for v, n in counts.items() if n == len(claims)), None)
-    if whole:
-        return f"All {len(claims)} claims are {whole}."
-    (first, n), *others = [(v, n) for v, n in counts.items() if n]
-    rest = "".join(f", {n} {v}" for v, n in others)
-    return f"{n} of {len(claims)} claims {first}{rest}."
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
@@ -98,7 +75,11 @@ def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     values = [claim.get(key) for key in ("estimate", "low", "high")]
     chart = axis = None
     if points and any(value is not None for value in values):
-        scale = charts.Scale.over([*values, *points, *([0.0] if compared else [])], 4)
+        shown = [v for v in (*values, *points, 0.0 if compared else None) if v is not None]
+        room = 0.12 * (max(shown) - min(shown))  # so that the shaded stretch is seen
+        edges = {"below": [points[0] - room], "matches": [points[0] - room, points[-1] + room]}
+        beyond = edges.get(claim["relation"], [points[0] + room])
+        scale = charts.Scale.over([*shown, *beyond], 4)
         chart = charts.interval(
             claim,
             scale,
@@ -109,7 +90,7 @@ def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
             region=_region(claim, points),
             label=words.evidence(claim),
         )
-        axis = charts.axis(scale, *_directions(claim["arm"], compared))
+        axis = charts.axis(scale, *(_BETTER if compared else ("← lower", "higher →")))
     return {
         "verdict": claim["verdict"],
         "mark": words.MARKS[claim["verdict"]],
@@ -117,7 +98,7 @@ def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
         "text": claim["claim"],
         "plain": words.plainly(claim, _unit_of(claim, units)),
         "evidence": words.evidence(claim),
-        "outlook": words.outlook(claim),
+        "outlook": _sentence(words.outlook(claim)),
         "note": claim.get("note") if claim.get("note") not in (None, claim.get("reason")) else "",
         "method": claim.get("method") or "",
         "chart": chart,
@@ -126,9 +107,8 @@ def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     }
 
 
-def _directions(arm: str, compared: bool) -> tuple[str, str]:
-    short = clip(arm, 24)
-    return (f"← {short} worse", f"{short} better →") if compared else ("← lower", "higher →")
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _region(claim: Row, points: Sequence[float]) -> tuple[float | None, float | None]:
@@ -158,7 +138,7 @@ def _forest(row: Row) -> list[dict[str, Any]]:
     panels: dict[tuple[str, str], list[Row]] = {}
     for effect in row["effects"]:
         panels.setdefault((effect["task"], effect["name"]), []).append(effect)
-    main = {task: name for task, name in reversed(panels)}
+    main = dict(reversed(panels))  # the first panel of a task
     margins: dict[tuple[str, str, str], list[float]] = {}
     for claim in row["claims"]:
         if claim.get("other") == row.get("control"):
@@ -174,6 +154,7 @@ def _forest(row: Row) -> list[dict[str, Any]]:
             {
                 "arm": each["arm"],
                 "tone": _tone(each),
+                "sign": "",
                 "value": words.number(each.get("value")),
                 "interval": words.interval(each),
                 "note": each.get("note", ""),
@@ -196,7 +177,7 @@ def _forest(row: Row) -> list[dict[str, Any]]:
                 "unit": effects[0].get("unit", ""),
                 "versus": effects[0].get("versus") or row.get("control", ""),
                 "rows": rows,
-                "axis": charts.axis(scale, "← worse", "better →"),
+                "axis": charts.axis(scale, *_BETTER),
                 "margins": any(bounds),
             }
         )
@@ -249,11 +230,12 @@ def _matrix(row: Row) -> dict[str, Any] | None:
 
 
 def _head(row: Row) -> dict[str, str]:
-    better = row.get("higher_is_better")
+    better: bool | None = row.get("higher_is_better")
+    ways: dict[bool | None, str] = {True: "higher is better", False: "lower is better"}
     return {
         "name": row["name"],
         "arrow": words.arrow(better),
-        "better": {True: "higher is better", False: "lower is better"}.get(better, ""),
+        "better": ways.get(better, ""),
         "unit": row.get("unit") or "",
     }
 
@@ -297,7 +279,11 @@ def _tables(row: Row) -> list[dict[str, Any]]:
 def _value(row: Row | None) -> dict[str, str] | None:
     if row is None:
         return None
-    shown = {"value": words.number(row.get("value")), "interval": words.interval(row)}
+    shown = {
+        "value": words.number(row.get("value")),
+        "interval": words.interval(row),
+        "sign": "",
+    }
     return shown | {"note": row.get("note", "") if not shown["interval"] else ""}
 
 
@@ -307,7 +293,7 @@ def _sequences(row: Row) -> list[dict[str, Any]]:
     for each in row.get("sequences") or ():
         claim = claims.get(each["claim"])
         points = words.turning_points(claim) if claim else []
-        region = _region(claim, points) if claim and points else (0.0, 0.0)
+        region = _region(claim, points) if claim and points else None
         last = each["steps"][-1]
         said = f"{each['claim']}: {words.number(last['value'])} {words.interval(last)} after "
         said += f"{last['n']:,} units"

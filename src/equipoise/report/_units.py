@@ -17,6 +17,7 @@ from equipoise.core import Outcomes, ScoreSpec, UsageError
 from equipoise.report import charts
 from equipoise.report._diff import marked
 from equipoise.report._text import as_text, clip, one_line
+from equipoise.report.words import number
 from equipoise.store import Store
 from equipoise.trial.compare import fill, pair
 
@@ -27,7 +28,7 @@ IN_ALL = 120
 """Disagreements shown on a page; more pairs get fewer each."""
 
 PAIRS = 40
-ASKED, ANSWER, RIGHT = 1_500, 1_500, 400  # characters shown
+ASKED, ANSWER, RIGHT, FILE = 1_500, 1_500, 400, 40_000  # characters shown
 ERRORS_READ = 400
 EXAMPLES = 2
 
@@ -52,7 +53,7 @@ def gather(row: Mapping[str, Any], store: Store) -> Found:
         run = store.run(int(row["run"]))
     except UsageError:
         return found
-    found.file = run["file"]
+    found.file = clip(run["file"], FILE)
     wanted = _pairs(row)
     found.pairs_left = max(0, len(wanted) - PAIRS)
     wanted = wanted[:PAIRS]
@@ -136,14 +137,18 @@ def _distribution(
     found = {"task": task, "name": name, "spec": spec, "binary": binary}
     if binary:
         rows = [_share(arm, values[arm], columns[arm], spec) for arm in columns]
-        return found | {"rows": rows}
+        return found | {"rows": rows, "axis": None}
     edges = charts.bin_edges(list(values.values()), spec.low, spec.high)
     scale = charts.Scale.over([float(edges[0]), float(edges[-1])])
     bins = {arm: charts.count(each, edges) for arm, each in values.items()}
     top = max(int(each.counts.max(initial=0)) for each in bins.values())
     rows = [_histogram(arm, values[arm], columns[arm], bins[arm], top, scale, means.get(arm))
             for arm in columns]  # fmt: skip
-    return found | {"rows": rows, "axis": charts.axis(scale, right=spec.unit or name)}
+    return found | {
+        "rows": rows,
+        "axis": charts.axis(scale, right=spec.unit or name),
+        "means": bool(means),
+    }
 
 
 def _share(arm: str, values: np.ndarray, outcomes: Outcomes, spec: ScoreSpec) -> dict[str, Any]:
@@ -151,7 +156,12 @@ def _share(arm: str, values: np.ndarray, outcomes: Outcomes, spec: ScoreSpec) ->
     seen = values[np.isfinite(values) & ~outcomes.failed]
     ones, zeros = int((seen == 1).sum()), int((seen == 0).sum())
     good, bad = (zeros, ones) if spec.higher_is_better is False else (ones, zeros)
-    said = f"{ones:,} scored 1, {zeros:,} scored 0" + (f", {failed:,} failed" if failed else "")
+    total = ones + zeros + failed
+    said = ", ".join(
+        f"{n:,} {what} ({n / total:.1%})"
+        for n, what in ((ones, "scored 1"), (zeros, "scored 0"), (failed, "failed"))
+        if n or (what != "failed" and total)
+    )
     chart = charts.shares([(good, "yes"), (bad, "no"), (failed, "failed")], f"{arm}: {said}")
     return {"arm": arm, "chart": chart, "text": said}
 
@@ -165,8 +175,6 @@ def _histogram(
     scale: charts.Scale,
     mean: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    from equipoise.report.words import number
-
     seen = values[np.isfinite(values)]
     failed = int(outcomes.failed.sum())
     parts = [f"{len(seen):,} scores"]
@@ -200,11 +208,13 @@ def _disagreements(
     sign = -1 if spec.higher_is_better is False else 1
     gap = sign * _unit_means(fill(b, score, "worst")[0] - fill(a, score, "worst")[0], a.unit)
     cells = arms[versus], arms[arm]
+    # The store may hold more units than this run is about, and ranks them all.
+    more = store.costs(cells[0]["arm"], cells[0]["task"])["units"] > len(np.unique(a.unit))
     rows = store.disagreements(
-        cells[0]["arm"], cells[1]["arm"], cells[0]["task"], score, limit=2 * each
+        cells[0]["arm"], cells[1]["arm"], cells[0]["task"], score, limit=(5 if more else 1) * each
     )
-    # The store may hold more units than this run is about.
-    rows = [r for r in rows if all(_covered(store, run, cell, r["unit"]) for cell in cells)]
+    if more:
+        rows = [shown for shown in rows if _covered(store, run, cells[0], shown["unit"])]
     return {
         "versus": versus,
         "arm": arm,
@@ -214,7 +224,7 @@ def _disagreements(
         "better": int((gap > 1e-12).sum()),
         "worse": int((gap < -1e-12).sum()),
         "same": int((np.abs(gap) <= 1e-12).sum()),
-        "units": [_unit(row, score) for row in rows[:each]],
+        "units": [_unit(shown, spec) for shown in rows[:each]],
     }
 
 
@@ -226,12 +236,13 @@ def _unit_means(values: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def _covered(store: Store, run: int, cell: Mapping[str, Any], unit: str) -> bool:
-    return bool(
-        store.rows(run, arm=cell["arm"], task=cell["task"], where={"unit": unit}, limit=1)
-    )
+    return bool(store.rows(run, arm=cell["arm"], task=cell["task"], where={"unit": unit}, limit=1))
 
 
-def _unit(row: Mapping[str, Any], score: str) -> dict[str, Any]:
+def _unit(row: Mapping[str, Any], spec: ScoreSpec) -> dict[str, Any]:
+    score = spec.name
+    gain = 0.0 if spec.higher_is_better is None else row["difference"]
+    gain = -gain if spec.higher_is_better is False else gain
     asked = as_text(row["content"])
     texts = [_answer(row[side]) for side in ("a", "b")]
     sides = [
@@ -246,6 +257,9 @@ def _unit(row: Mapping[str, Any], score: str) -> dict[str, Any]:
     ]
     return {
         "unit": row["unit"],
+        "tone": "good" if gain > 0 else "bad" if gain < 0 else "",
+        "sign": "▲" if gain > 0 else "▼" if gain < 0 else "",
+        "said": "better" if gain > 0 else "worse",
         "stratum": row.get("stratum"),
         "cluster": row.get("cluster"),
         "build": row["build"],

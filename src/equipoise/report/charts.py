@@ -105,24 +105,26 @@ def interval(
     middle = 15
     parts = [_line(scale.at(tick), 0, 30, "grid") for tick in scale.ticks]
     if region is not None:
-        left, right = (scale.at(-math.inf if i == 0 and r is None else math.inf if r is None else r)
-                       for i, r in enumerate(region))  # fmt: skip
-        parts.append(_tag("rect", x=_pc(left), y=0, width=_pc(right - left), height=30, cls="region"))
+        left, right = scale.at(_or(region[0], -math.inf)), scale.at(_or(region[1], math.inf))
+        shade: dict[str, Any] = {"x": _pc(left), "width": _pc(right - left), "y": 0, "height": 30}
+        parts.append(_tag("rect", **shade, cls="region"))
     if zero and scale.low <= 0 <= scale.high:
         parts.append(_line(scale.at(0), 0, 30, "zero"))
     parts += [_line(scale.at(bound), 0, 30, "bound") for bound in bounds]
-    low, high, point = row.get("low"), row.get("high"), row.get(value)
-    if not (_missing(low) and _missing(high)):
-        ends = [scale.at(-math.inf if _missing(low) else low),
-                scale.at(math.inf if _missing(high) else high)]  # fmt: skip
-        parts.append(
-            _tag("line", x1=_pc(ends[0]), x2=_pc(ends[1]), y1=middle, y2=middle, cls="whisker")
-        )
-        for end, place in zip((low, high), ends, strict=True):
-            if not _missing(end):
-                parts.append(_line(place, middle - 5, middle + 5, "cap"))
-    if not _missing(point):
-        parts.append(_tag("circle", cx=_pc(scale.at(float(point))), cy=middle, r=5, cls="point"))
+    low, high = _or(row.get("low"), -math.inf), _or(row.get("high"), math.inf)
+    if low > -math.inf or high < math.inf:
+        ends: dict[str, Any] = {
+            "x1": _pc(scale.at(low)),
+            "x2": _pc(scale.at(high)),
+            "y1": middle,
+            "y2": middle,
+        }
+        parts.append(_tag("line", **ends, cls="whisker"))
+        caps = [each for each in (low, high) if math.isfinite(each)]
+        parts += [_line(scale.at(each), middle - 5, middle + 5, "cap") for each in caps]
+    point = _or(row.get(value), math.inf)
+    if math.isfinite(point):
+        parts.append(_tag("circle", cx=_pc(scale.at(point)), cy=middle, r=5, cls="point"))
     return _svg(parts, 30, label, f"interval {tone}")
 
 
@@ -197,13 +199,17 @@ def histogram(
                 )
             )
     parts.append(_tag("line", x1=_pc(MARGIN), x2=_pc(100 - MARGIN), y1=room, y2=room, cls="base"))
-    if mean is not None and not _missing(mean.get("value")):
-        if not (_missing(mean.get("low")) or _missing(mean.get("high"))):
-            ends = (scale.at(mean["low"]), scale.at(mean["high"]))
-            parts.append(
-                _tag("line", x1=_pc(ends[0]), x2=_pc(ends[1]), y1=57, y2=57, cls="whisker")
-            )
-        parts.append(_tag("circle", cx=_pc(scale.at(mean["value"])), cy=57, r=4, cls="point"))
+    point, low, high = (_or((mean or {}).get(key), math.inf) for key in ("value", "low", "high"))
+    if math.isfinite(point):
+        if math.isfinite(low) and math.isfinite(high):
+            ends: dict[str, Any] = {
+                "x1": _pc(scale.at(low)),
+                "x2": _pc(scale.at(high)),
+                "y1": 57,
+                "y2": 57,
+            }
+            parts.append(_tag("line", **ends, cls="whisker"))
+        parts.append(_tag("circle", cx=_pc(scale.at(point)), cy=57, r=4, cls="point"))
     return _svg(parts, height, label, "histogram mark")
 
 
@@ -222,64 +228,76 @@ def shares(parts: Sequence[tuple[int, str]], label: str = "") -> Markup:
 def sequence(
     steps: Sequence[Mapping[str, float]],
     bounds: Sequence[float],
-    region: tuple[float | None, float | None],
+    region: tuple[float | None, float | None] | None = None,
     label: str = "",
 ) -> Markup:
-    """Draw a confidence sequence: the interval as it narrowed, unit by unit."""
-    seen = [s for s in steps if s["n"] > 0 and not _missing(s["value"])]
+    """Draw a confidence sequence: the interval as it narrowed, unit by unit.
+
+    ``steps`` have ``n``, ``value``, ``low`` and ``high``; the rest is as for
+    `interval`.
+    """
+    seen = [
+        {
+            "n": step["n"],
+            "value": float(step["value"]),
+            "low": _or(step["low"], -math.inf),
+            "high": _or(step["high"], math.inf),
+        }
+        for step in steps
+        if step["n"] > 0 and math.isfinite(_or(step["value"], math.inf))
+    ]
     if not seen:
         return Markup("")
-    finite = [s[k] for s in seen for k in ("low", "high") if not _missing(s[k])]
     across = _Across(seen[0]["n"], seen[-1]["n"])
-    # The first few intervals are often as wide as the score allows.
-    up = Scale.over([*finite, *(s["value"] for s in seen), *bounds], 4)
+    up = Scale.over([*(s[key] for s in seen for key in ("value", "low", "high")), *bounds], 4)
     height, room = 190, 160
 
     def y(value: float) -> float:
         return round(room - 8 - (room - 16) * (up.at(value) - MARGIN) / (100 - 2 * MARGIN), 2)
 
-    def end(step: Mapping[str, float], name: str) -> float:
-        return (-math.inf if name == "low" else math.inf) if _missing(step[name]) else step[name]
-
     parts = []
     for tick in up.ticks:
-        parts.append(_tag("line", x1="8%", x2="100%", y1=y(tick), y2=y(tick), cls="grid"))
+        parts.append(_level(y(tick), "grid"))
         parts.append(_text(7, y(tick) + 4, tick_label(tick, up), "end", "tick"))
-    top, bottom = (y(math.inf if i == 0 and r is None else -math.inf if r is None else r)
-                   for i, r in ((0, region[1]), (1, region[0])))  # fmt: skip
-    parts.append(_tag("rect", x="8%", y=top, width="92%", height=round(bottom - top, 2), cls="region"))
-    parts += [
-        _tag("line", x1="8%", x2="100%", y1=y(b), y2=y(b), cls="bound") for b in bounds
-    ]
-    band = [(across.at(s["n"]), y(end(s, "high"))) for s in seen]
-    band += [(across.at(s["n"]), y(end(s, "low"))) for s in reversed(seen)]
+    if region is not None:
+        top, bottom = y(_or(region[1], math.inf)), y(_or(region[0], -math.inf))
+        shade: dict[str, Any] = {
+            "x": "8%",
+            "width": "92%",
+            "y": top,
+            "height": round(bottom - top, 2),
+        }
+        parts.append(_tag("rect", **shade, cls="region"))
+    parts += [_level(y(bound), "bound") for bound in bounds]
+    band = [(across.at(s["n"]), y(s["high"])) for s in seen]
+    band += [(across.at(s["n"]), y(s["low"])) for s in reversed(seen)]
     inner = [
         _tag("path", d=_path(band) + "Z", cls="band"),
         _tag("path", d=_path([(across.at(s["n"]), y(s["value"])) for s in seen]), cls="path"),
     ]
-    parts.append(
-        _tag("svg", inner, x="0", y="0", width="100%", height=height,
-             viewBox=f"0 0 100 {height}", preserveAspectRatio="none")
-    )  # fmt: skip
-    last = seen[-1]
-    parts.append(
-        _tag("circle", cx=_pc(across.at(last["n"])), cy=y(last["value"]), r=4.5, cls="point")
-    )
-    for n in across.ticks:
-        parts.append(_text(across.at(n), room + 14, f"{n:,}", "middle", "tick"))
-    parts.append(_text(across.at(last["n"]), height - 2, "units", "end", "direction"))
+    # Paths know no per cent: they are drawn on 100 units that stretch with the page.
+    box: dict[str, Any] = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
+    parts.append(_tag("svg", inner, **box, x="0", y="0", width="100%", height=height))
+    last = across.at(seen[-1]["n"])
+    parts.append(_tag("circle", cx=_pc(last), cy=y(seen[-1]["value"]), r=4.5, cls="point"))
+    parts += [_text(across.at(n), room + 14, f"{n:,}", "middle", "tick") for n in across.ticks]
+    parts.append(_text(last, height - 2, "units", "end", "direction"))
     return _svg(parts, height, label, "sequence mark")
+
+
+def _level(y: float, cls: str) -> Markup:
+    return _tag("line", x1="8%", x2="100%", y1=y, y2=y, cls=cls)
 
 
 class _Across:
     """Units on a logarithmic scale, from 12 to 96 per cent of the width."""
 
-    def __init__(self, first: int, last: int) -> None:
+    def __init__(self, first: float, last: float) -> None:
         self.low, self.high = math.log(first), math.log(max(last, first + 1))
         decades = [k * 10**e for e in range(10) for k in (1, 2, 5)]
         inside = [n for n in decades if first <= n <= last]
         every = max(1, math.ceil(len(inside) / 6))
-        self.ticks = inside[::every] or [last]
+        self.ticks = inside[::every] or [int(last)]
 
     def at(self, n: float) -> float:
         return round(12 + 84 * (math.log(n) - self.low) / (self.high - self.low), 3)
@@ -301,8 +319,9 @@ def _ticks(scale: Scale, y: float) -> list[Markup]:
     return parts
 
 
-def _missing(value: float | None) -> bool:
-    return value is None or math.isnan(value)
+def _or(value: float | None, instead: float) -> float:
+    """Return a number, or another where there is none."""
+    return instead if value is None or math.isnan(value) else float(value)
 
 
 def _pc(value: float) -> str:
@@ -318,9 +337,8 @@ def _text(x: float, y: float, text: str, anchor: str, cls: str) -> Markup:
 
 
 def _svg(parts: Sequence[Markup], height: float, label: str, cls: str) -> Markup:
-    if label:
-        return _tag("svg", parts, width="100%", height=height, cls=cls, role="img", aria_label=label)
-    return _tag("svg", parts, width="100%", height=height, cls=cls, aria_hidden="true")
+    known = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    return _tag("svg", parts, width="100%", height=height, cls=cls, **known)
 
 
 def _tag(name: str, inside: Sequence[str] = (), **attributes: Any) -> Markup:
@@ -330,4 +348,3 @@ def _tag(name: str, inside: Sequence[str] = (), **attributes: Any) -> Markup:
     )
     body = "".join(escape(each if isinstance(each, Markup) else visible(each)) for each in inside)
     return Markup(f"<{name}{said}>{body}</{name}>" if body else f"<{name}{said}/>")  # noqa: S704
-

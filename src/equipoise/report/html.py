@@ -69,6 +69,10 @@ def _environment() -> Environment:
 
     from equipoise.report.words import number
 
+    def score(value: float | None) -> str:
+        """Return a score, a whole one without decimals."""
+        return f"{value:.0f}" if value in (0, 1, -1) else number(value)
+
     def shown(value: Any) -> Any:
         """Make hidden characters visible in everything that is printed."""
         if isinstance(value, str) and not isinstance(value, Markup):
@@ -83,5 +87,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=shown,
     )
-    environment.filters["score"] = number
+    environment.filters["score"] = score
     return environment

@@ -9,6 +9,12 @@ from typing import Any
 MARKS = {"supported": "✓", "refuted": "✗", "inconclusive": "?"}
 COLOURS = {"supported": "green", "refuted": "red", "inconclusive": "yellow"}
 
+_REPLICATED = {
+    "supported": "replicated",
+    "refuted": "not replicated",
+    "inconclusive": "inconclusive",
+}
+
 
 def number(value: float | None) -> str:
     """Return a number with three significant digits or three decimals.
@@ -176,3 +182,27 @@ def _where(claim: Mapping[str, Any]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:g}".replace("-", "−")
+
+
+def headline(row: Mapping[str, Any]) -> str:
+    """Return the verdicts on all claims in one sentence.
+
+    Examples
+    --------
+    >>> headline({"claims": [{"verdict": "supported"}, {"verdict": "refuted"}]})
+    '1 of 2 claims supported, 1 refuted.'
+    """
+    claims = row["claims"]
+    if not claims:
+        return "No claims were stated beforehand: this describes, it does not test."
+    counts = {v: sum(c["verdict"] == v for c in claims) for v in MARKS}
+    if row.get("paper"):
+        return f"Replication of {row['paper']}: {_REPLICATED[row['verdict']]}."
+    if len(claims) == 1:
+        return f"The claim is {claims[0]['verdict']}."
+    whole = next((v for v, n in counts.items() if n == len(claims)), None)
+    if whole:
+        return f"{'Both' if len(claims) == 2 else f'All {len(claims)}'} claims are {whole}."
+    (first, n), *others = [(v, n) for v, n in counts.items() if n]
+    rest = "".join(f", {n} {v}" for v, n in others)
+    return f"{n} of {len(claims)} claims {first}{rest}."

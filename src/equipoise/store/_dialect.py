@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     ColumnElement,
     Connection,
     Dialect,
@@ -27,7 +28,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from equipoise.core import EquipoiseError, RunError, UsageError
-from equipoise.store._packing import score_key
+from equipoise.store._packing import score_key, text
 
 _WRITES = "equipoise_writes"
 
@@ -61,6 +62,7 @@ def _sqlite(path: Path, readonly: bool, timeout: float) -> Engine:
                 _write_ahead(connection, timeout)
                 connection.execute("PRAGMA synchronous=FULL")
                 connection.execute("PRAGMA journal_size_limit=16777216")
+                connection.execute("PRAGMA cache_size=-16384")  # KiB; names arrive unsorted
             connection.execute("PRAGMA foreign_keys=ON")
         except BaseException:
             connection.close()
@@ -141,13 +143,8 @@ def score_value(dialect: Dialect, scores: ColumnElement[str], name: str) -> Colu
     """Return one score of a column of JSON text as a number."""
     if dialect.name == "sqlite":
         return cast(func.json_extract(scores, f'$."{score_key(name)}"'), Float(53))
-    return cast(func.json_extract_path_text(cast(scores, _json()), name), Float(53))
-
-
-def _json() -> Any:
-    from sqlalchemy import JSON
-
-    return JSON()
+    found = func.json_extract_path_text(cast(scores, JSON), text(name))
+    return cast(func.replace(found, "1e999", "Infinity"), Float(53))
 
 
 def faults(connection: Connection) -> list[str]:

@@ -30,12 +30,14 @@ _CHUNK = 10_000  # rows in Python's hands at a time
 FINAL = ("ok", "limit")  # an error may be followed by another attempt, these may not
 
 
-def chunks(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
+def chunks(
+    connection: Connection, query: Select[Any], size: int = _CHUNK
+) -> Iterator[Sequence[Any]]:
     """Yield plain tuples, some thousands at a time, straight from the driver."""
     result = connection.execute(query)
     cursor: Any = result.cursor
     try:
-        while found := cursor.fetchmany(_CHUNK):
+        while found := cursor.fetchmany(size):
             yield found
     finally:
         result.close()

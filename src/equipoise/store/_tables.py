@@ -66,7 +66,7 @@ units = Table(
     Column("split", Text, nullable=False),
     Column("content", LargeBinary),  # packed
     Column("target", LargeBinary),  # packed
-    UniqueConstraint("task", "unit"),
+    UniqueConstraint("unit", "task"),
     sqlite_with_rowid=False,
 )
 

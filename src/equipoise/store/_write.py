@@ -38,7 +38,8 @@ def add_units(connection: Connection, task: int, given: Sequence[Unit]) -> np.nd
         part = range(start, min(start + AT_ONCE, len(given)))
         known: dict[str, Any] = {}
         if highest is not None:
-            mine = and_(units.c.task == task, units.c.unit.in_(names[start : part.stop]))
+            # Without the sum, SQLite would rather walk through all the task's units.
+            mine = and_(units.c.task + 0 == task, units.c.unit.in_(names[start : part.stop]))
             found = connection.execute(select(units).where(mine)).mappings()
             known = {row["unit"]: row for row in found}
         fresh = []

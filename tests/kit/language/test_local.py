@@ -145,6 +145,31 @@ def test_folders_that_are_no_models_are_one_sentence_each(folder: Path) -> None:
     fault("tokenizer")
 
 
+def test_missing_weights_are_refused_and_not_drawn(tiny: LanguageModel, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tiny.save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    whole = dict(tensors)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(
+        UsageError, match=r": 1 of the weights are missing, such as model\.layers\.1"
+    ):
+        LanguageModel.load(tmp_path)
+    whole["model.norm.weight"] = torch.ones(3)
+    save_file(whole, path, metadata={"format": "pt"})
+    with pytest.raises(UsageError, match=r"model\.norm\.weight|cannot be opened"):
+        LanguageModel.load(tmp_path)
+
+
+def test_loading_leaves_the_global_generator_alone(folder: Path) -> None:
+    before = torch.random.get_rng_state()
+    LanguageModel.load(folder)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
 def test_a_folder_that_is_not_there_and_a_name_out_of_reach(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such folder"):
         LanguageModel.load(tmp_path / "none")

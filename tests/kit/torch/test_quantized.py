@@ -200,9 +200,7 @@ def test_left_padding_through_the_language_model():
 def test_keys_and_values_are_rounded(llama, ids):
     exact = llama(ids).logits
     errors = [
-        relative_error(
-            quantize_module(llama, Scheme(keys_values=bits), Rng(0))(ids).logits, exact
-        )
+        relative_error(quantize_module(llama, Scheme(keys_values=bits), Rng(0))(ids).logits, exact)
         for bits in (3, 6, 12)
     ]
     assert errors[0] > 3 * errors[1] > 9 * errors[2] > 0

@@ -252,6 +252,20 @@ def test_coverage(n, rates):
     assert abs(np.mean(crossed)) < 0.1 * math.sqrt(rates.b * (1 - rates.b) / n)
 
 
+def test_cross_fitting_removes_the_bias_of_tuning():
+    rates, n = JudgeRates(0.8, 0.9, 0.6), 50
+    generator = np.random.default_rng(1)
+    tuned, crossed = [], []
+    for _ in range(3000):
+        s, t = draw(rates, n, generator)
+        found = prediction_powered_mean(s, t, draw(rates, 1000, generator)[1], clip=False)
+        tuned.append(found.value - rates.b)
+        crossed.append(found.details["cross_fitted"] - rates.b)
+    noise = np.std(crossed) / math.sqrt(3000)
+    assert abs(np.mean(crossed)) < 3.5 * noise
+    assert 3.5 * noise < np.mean(tuned) < 0.2 * np.std(tuned)
+
+
 def test_coverage_with_clusters():
     generator = np.random.default_rng(11)
     hits, runs = 0, 400
@@ -420,6 +434,21 @@ def test_report_by_strata_and_of_soft_verdicts():
     assert "c: rho_squared" not in table
     one = judge_report(s[strata == "a"], t[strata == "a"], draws=200)
     assert table["a: agreement"].value == one["agreement"].value
+
+
+def test_report_of_few_items_has_gaps_and_no_impossible_ends():
+    s = np.array([1.0] * 15 + [0.0])
+    t = np.linspace(0.3, 0.9, 16)
+    table = judge_report(s, t, draws=200)
+    assert not table["specificity"].has_interval
+    assert "one unit" in table["specificity"].note
+    assert "soft_agreement" not in table
+    s[:2] = 0
+    table = judge_report(s, t, draws=200)
+    for name, found in table.items():
+        least = -1 if name in ("bias", "beyond_frontier", "soft_beyond_frontier") else 0
+        assert least <= found.low <= found.value <= found.high
+        assert found.high <= 1 or name == "sample_efficiency_factor"
 
 
 # The parts

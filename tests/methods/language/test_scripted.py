@@ -8,22 +8,18 @@ from equipoise.kit.language.talk import generate_each
 from equipoise.methods.language import Scripted
 
 
-def upper(request):
-    return f"{request.prompt.upper()} {request.seed}"
-
-
 def texts(subject, *prompts):
     return [a.text for a in subject.load(Rng(0)).generate([Request(p, seed=3) for p in prompts])]
 
 
-def test_answers_from_a_function():
-    subject = Scripted(f"{__name__}:upper")
-    with_module = Scripted("os.path:basename")
-    assert pickle.loads(pickle.dumps(with_module.load(Rng(0)))) == with_module.load(Rng(0))
-    try:
-        assert texts(subject, "a") == ["A 3"]
-    except UsageError:  # this file is no module that can be imported by name
-        pytest.skip("tests are not importable here")
+def test_answers_from_a_function(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "def upper(request):\n    return f'{request.prompt.upper()} {request.seed}'\n"
+    (tmp_path / "my_answers.py").write_text(code)
+    subject = Scripted("my_answers:upper")
+    assert texts(subject, "a") == ["A 3"]
+    live = subject.load(Rng(0))
+    assert pickle.loads(pickle.dumps(live)) == live
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])

@@ -59,14 +59,26 @@ def open_model(
             fault = " ".join(str(error).split())[:200].rstrip(".")
             raise UsageError(f"{source}: the tokenizer cannot be opened: {fault}.") from error
         try:
-            module = AutoModelForCausalLM.from_pretrained(
-                where, config=config, dtype=getattr(torch, dtype), **given
-            )
-        except UsageError:
-            raise
+            # transformers draws from the global generator even where every weight is read.
+            with torch.random.fork_rng(devices=[]):
+                found: Any = AutoModelForCausalLM.from_pretrained(
+                    where,
+                    config=config,
+                    dtype=getattr(torch, dtype),
+                    output_loading_info=True,
+                    **given,
+                )
         except Exception as error:  # safetensors, pickle and torch each raise their own
             raise UsageError(_why(source, local, error)) from error
-        module.to(device)  # type: ignore[arg-type]
+        module, loaded = found
+        for key, fault in (("missing_keys", "are missing"), ("mismatched_keys", "do not fit")):
+            if loaded.get(key):
+                names = sorted(str(name) for name in loaded[key])
+                raise UsageError(
+                    f"{source}: {len(names)} of the weights {fault}, such as {names[0]}; the folder"
+                    " must hold all that its config.json describes."
+                )
+        module.to(device)
     if module.get_input_embeddings().num_embeddings < len(tokenizer):
         raise UsageError(
             f"{source}: the tokenizer has {len(tokenizer)} tokens and the model"

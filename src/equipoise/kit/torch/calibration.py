@@ -51,7 +51,7 @@ def calibration_batches(
         rows = _rows(data)
         chosen = generator.permutation(len(rows))[: samples * length]
         found = torch.from_numpy(rows[chosen])
-        return list(found.split(length))
+        return [found[start : start + length] for start in range(0, len(found), length)]
     text = "\n\n".join(read_texts(data))
     ids = subject.tokenizer(text, add_special_tokens=False)["input_ids"]
     windows = len(ids) // length

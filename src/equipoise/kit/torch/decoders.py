@@ -209,7 +209,8 @@ class KeyValueQuantizer(nn.Module):
         key = quantize_(key, self.bits)
         together = value.transpose(1, 2).flatten(-2).clone()
         rounded = quantize_(together, self.bits)
-        value = rounded.unflatten(-1, (value.shape[1], value.shape[3])).transpose(1, 2)
+        heads = torch.unflatten(rounded, -1, (value.shape[1], value.shape[3]))
+        value = heads.transpose(1, 2)
         return query, key, value
 
 

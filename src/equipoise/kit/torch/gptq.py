@@ -126,8 +126,9 @@ def _inverse_factor(hessian: Tensor, silent: Tensor, damp: float) -> Tensor:
     diagonal += damp * diagonal.mean()
     try:
         lower = torch.linalg.cholesky(hessian)
-        return torch.linalg.cholesky(torch.cholesky_inverse(lower), upper=True)
-    except torch.linalg.LinAlgError as error:
+        upper: Tensor = torch.linalg.cholesky(torch.cholesky_inverse(lower), upper=True)
+    except RuntimeError as error:
         raise UsageError(
             "GPTQ: the Hessian is not positive definite; raise damp or give more calibration data."
         ) from error
+    return upper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ class QuantizedLinear(nn.Module):
 
     def __init__(
         self,
-        weight: nn.Parameter,
+        weight: Tensor,
         bias: nn.Parameter | None = None,
         *,
         bits: int = UNROUNDED,
@@ -72,7 +73,8 @@ class QuantizedLinear(nn.Module):
         divisor: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.weight = weight
+        shared = isinstance(weight, nn.Parameter)
+        self.weight = weight if shared else nn.Parameter(weight, requires_grad=False)
         self.register_parameter("bias", bias)
         self.rotation = rotation
         self.register_buffer("divisor", divisor)
@@ -214,7 +216,7 @@ def quantize_module(
       (rotation): HadamardRotation(size=64, inner=1, signs=True)
     )
     """
-    treated = copy_module(module)
+    treated: Any = copy_module(module)
     layers = linear_layers(treated)
     if not layers:
         raise UsageError("There are no linear layers to quantise in this module.")
@@ -246,7 +248,8 @@ def quantize_module(
         decoders.quantize_keys_values(treated, decoder, scheme.keys_values)
     if scheme.smooth and scheme.activations < UNROUNDED:
         treated.equipoise_whole_sequence = True
-    return treated
+    made_of: nn.Module = treated
+    return made_of
 
 
 def _rotate_layer(layer: QuantizedLinear, kind: RotationKind, name: str, rng: Rng | None) -> None:
@@ -351,14 +354,10 @@ def _compensate(
         return
     inputs = decoders.first_layer_inputs(module, decoder, calibration)
     for block in decoder.layers:
-        layer = module.get_submodule(block.name)
+        run = functools.partial(decoders.run_layer, module.get_submodule(block.name), inputs)
         for stage in block.stages():
-            _gptq_stage(
-                [layers[name] for name in stage],
-                scheme,
-                lambda layer=layer: decoders.run_layer(layer, inputs),  # type: ignore[misc]
-            )
-        inputs = decoders.run_layer(layer, inputs)
+            _gptq_stage([layers[name] for name in stage], scheme, run)
+        inputs = run()
 
 
 def _run_all(module: nn.Module, calibration: Sequence[Any]) -> None:
@@ -386,7 +385,8 @@ def _gptq_stage(
         group=scheme.weight_group,
         search=scheme.clip_search,
     )
-    for layer, weight in zip(
-        stage, rounded.split([layer.out_features for layer in stage]), strict=True
-    ):
-        layer.weight = nn.Parameter(weight.clone(), requires_grad=False)
+    start = 0
+    for layer in stage:
+        own = rounded[start : start + layer.out_features].clone()
+        start += len(own)
+        layer.weight = nn.Parameter(own, requires_grad=False)

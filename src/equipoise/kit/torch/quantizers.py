@@ -78,7 +78,7 @@ def step_size(x: Tensor, bits: int, *, group: int = 0, clip: float = 1.0) -> Ten
         return torch.where(largest == 0, 1.0, largest / top)
     groups = -(-columns // group)
     padded = torch.nn.functional.pad(x, (0, groups * group - columns))
-    largest = _absolute_maximum(padded.unflatten(-1, (groups, group)), -1)
+    largest = _absolute_maximum(torch.unflatten(padded, -1, (groups, group)), -1)
     step = torch.where(largest == 0, 1.0, largest / top)
     return step.expand(*step.shape[:-1], group).flatten(-2)[..., :columns]
 
@@ -226,7 +226,7 @@ def search_clip(
         groups = -(-columns // group)
         padded = torch.nn.functional.pad(w, (0, groups * group - columns))
         found = search_clip(
-            padded.unflatten(-1, (groups, group)).flatten(0, -2),
+            torch.unflatten(padded, -1, (groups, group)).flatten(0, -2),
             bits, power=power, grid=grid, most=most,
         )  # fmt: skip
         return found.expand(-1, group).reshape(*w.shape[:-1], -1)[..., :columns]

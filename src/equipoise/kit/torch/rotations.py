@@ -156,11 +156,11 @@ class HadamardRotation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return $x R$ along the last axis."""
         if self.inner > 1:
-            parts = x.unflatten(-1, (-1, self.size, self.inner))
+            parts = torch.unflatten(x, -1, (-1, self.size, self.inner))
             if self.signs is not None:
                 parts = parts * self.signs.to(x.dtype)[:, None]
             return walsh_hadamard(parts, -2).mul_(self.size**-0.5).reshape(x.shape)
-        x = x.unflatten(-1, (-1, self.size))
+        x = torch.unflatten(x, -1, (-1, self.size))
         scale = self.size**-0.5
         if self.signs is None:
             return walsh_hadamard(x).mul_(scale).flatten(-2)
@@ -182,7 +182,8 @@ class OrthogonalRotation(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return $x R$ along the last axis."""
-        return (x.unflatten(-1, (-1, self.size)) @ self.matrix.to(x.dtype)).flatten(-2)
+        blocks = torch.unflatten(x, -1, (-1, self.size))
+        return torch.matmul(blocks, self.matrix.to(x.dtype)).flatten(-2)
 
     def extra_repr(self) -> str:
         return f"size={self.size}"
@@ -238,7 +239,7 @@ def random_orthogonal(size: int, rng: Rng) -> Tensor:
     """
     gaussian = torch.from_numpy(rng.numpy().standard_normal((size, size)))
     q, r = torch.linalg.qr(gaussian)
-    q = q * torch.sign(torch.diagonal(r))
+    q = torch.mul(q, torch.sign(torch.diagonal(r)))
     if (q @ q.T - torch.eye(size, dtype=q.dtype)).abs().max() > 1e-10:
         raise RuntimeError(f"QR gave a matrix of order {size} that is not orthogonal.")
     return q

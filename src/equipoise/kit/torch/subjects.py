@@ -52,4 +52,5 @@ class ModuleSubject:
         rows = torch.from_numpy(np.ascontiguousarray(inputs)).to(self.device, self.dtype)
         with torch.inference_mode():
             found = self.module(rows)
-        return found.squeeze(-1).cpu().numpy() if found.dim() == 2 else found.cpu().numpy()
+        outputs: np.ndarray = (found.squeeze(-1) if found.dim() == 2 else found).cpu().numpy()
+        return outputs

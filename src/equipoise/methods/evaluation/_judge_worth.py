@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logit
 
 from equipoise.core import Estimate, Rng, UsageError
-from equipoise.kit import statistics
+from equipoise.kit.statistics import resampling, single
 from equipoise.methods.evaluation._judges import Column, JudgeRates
 
 _HUGE = 1e12  # above it a factor is called infinite
@@ -81,7 +81,7 @@ def sample_efficiency_factor(
         left = 1.0 - rho_squared(s, t) / (1.0 + labelled_share)
         return -math.log(max(left, 1 / _HUGE))
 
-    found = statistics.bootstrap(
+    found = resampling.bootstrap(
         log_factor, (s, t), clusters=clusters, level=level, draws=draws, rng=rng
     )
     value, low, high = (_exp(each) for each in (found.value, found.low, found.high))
@@ -236,10 +236,10 @@ def _rows(
 ) -> dict[str, Estimate]:
     codes = None if clusters is None else np.asarray(clusters)
 
-    def average(x: np.ndarray, rows: np.ndarray | None = None) -> Estimate:
+    def average(x: np.ndarray, rows: np.ndarray | None = None, least: float = 0.0) -> Estimate:
         if rows is None:
-            return _average(x, codes, level)
-        return _average(x[rows], None if codes is None else codes[rows], level)
+            return _average(x, codes, level, least)
+        return _average(x[rows], None if codes is None else codes[rows], level, least)
 
     agreement = s * t + (1 - s) * (1 - t)
     factor = sample_efficiency_factor(
@@ -248,7 +248,7 @@ def _rows(
     table = {
         "accuracy": average(s),
         "judge_mean": average(t),
-        "bias": average(t - s),
+        "bias": average(t - s, least=-1.0),
         "agreement": average(agreement),
         "sensitivity": (sensitivity := average(t, s == 1)),
         "specificity": (specificity := average(1 - t, s == 0)),
@@ -261,20 +261,27 @@ def _rows(
             details={},
         ),
         "sample_efficiency_factor": factor,
-        "beyond_frontier": average(agreement - s),
+        "beyond_frontier": average(agreement - s, least=-1.0),
     }
-    if not np.isin(t, (0, 1)).all():
+    if not np.isin(t, (0, 1)).all() and min((s == 0).sum(), (s == 1).sum()) >= 2:
         r = recalibrate(s, t, how=how, rng=rng.child("folds"))
         soft = s * r + (1 - s) * (1 - r)
         table["soft_agreement"] = average(soft)
-        table["soft_beyond_frontier"] = average(soft - s)
+        table["soft_beyond_frontier"] = average(soft - s, least=-1.0)
     return table
 
 
-def _average(x: np.ndarray, clusters: np.ndarray | None, level: float) -> Estimate:
-    if np.isin(x, (0, 1)).all():
-        return statistics.proportion(x, clusters=clusters, level=level)
-    return statistics.mean(x, clusters=clusters, level=level)
+def _average(
+    x: np.ndarray, clusters: np.ndarray | None, level: float, least: float = 0.0
+) -> Estimate:
+    """Return the mean of numbers between ``least`` and 1, without an interval if need be."""
+    binary = least == 0 and bool(np.isin(x, (0, 1)).all())
+    method = single.proportion if binary else single.mean
+    try:
+        found = method(x, clusters=clusters, level=level)
+    except UsageError as error:  # one unit or cluster; the other rows of the table stand
+        return Estimate(float(x.mean()), level=level, n=len(x), note=str(error))
+    return replace(found, low=max(found.low, least), high=min(found.high, 1.0))
 
 
 def _balanced(
@@ -289,8 +296,11 @@ def _balanced(
     rates = JudgeRates.of(s, t)
     pull = s * (t - rates.p) / rates.b + (1 - s) * (1 - t - rates.q) / (1 - rates.b)
     around = rates.balanced_agreement + pull / 2
-    found = statistics.mean(around, clusters=clusters, level=level)
-    found = replace(found, value=rates.balanced_agreement, method=f"delta, {found.method}")
+    found = single.mean(around, clusters=clusters, level=level)
+    low, high = max(found.low, 0.0), min(found.high, 1.0)
+    found = replace(
+        found, value=rates.balanced_agreement, low=low, high=high, method=f"delta, {found.method}"
+    )
     if np.ptp(around) > 1e-12:
         return found
     # No verdict errs: the rates' own intervals know better than a variance of zero.

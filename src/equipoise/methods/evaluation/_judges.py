@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from equipoise.core import Estimate, UsageError
-from equipoise.kit import statistics
+from equipoise.kit.statistics import single
 
 Column = np.ndarray | Sequence[float]
 
@@ -137,7 +137,8 @@ def prediction_powered_mean(
 
     where $\bar t_N$ is over items without a label. Without ``lam`` it is tuned
     on the data, $\hat\lambda = \widehat{Cov}(s,t) / ((1 + n/N) \widehat{Var}\,t)$,
-    which makes the estimate slightly biased for small $n$.
+    which biases the estimate by order $1/n$: a tenth of a standard error at 50
+    labels of a skewed score. ``cross_fitted`` in the details has no such bias.
 
     Parameters
     ----------
@@ -214,6 +215,9 @@ def prediction_powered_mean(
     if np.ptp(s) == 0:
         low, high = min(value, alone.low), max(value, alone.high)
         note = "All gold labels are alike: the interval is that of the gold labels alone."
+    elif interval == "jackknife" and np.isin(s, (0, 1)).all():
+        # The ends stay within 0 and 1; the estimate may not, or it would be biased.
+        low, high = min(max(low, 0.0), value), max(min(high, 1.0), value)
     left_out = _weights(total - sums, lam, clip)[groups[: len(s)]]
     gold_variance = _jackknife(sums, 0.0, False)
     return Estimate(
@@ -329,5 +333,5 @@ def _jackknife(sums: np.ndarray, lam: float | None, clip: bool) -> float:
 
 def _gold_only(s: np.ndarray, groups: np.ndarray | None, level: float) -> Estimate:
     if np.isin(s, (0, 1)).all():
-        return statistics.proportion(s, clusters=groups, level=level)
-    return statistics.mean(s, clusters=groups, level=level)
+        return single.proportion(s, clusters=groups, level=level)
+    return single.mean(s, clusters=groups, level=level)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
-from equipoise.kit import statistics
+from equipoise.kit.statistics import resampling, single
 from equipoise.methods.evaluation._columns import complete, enclosing, first_score, noted, rows_of
 
 Table = np.ndarray | Sequence[Sequence[float]]
@@ -19,7 +19,7 @@ def pass_at_k(
     passed: Table,
     k: int,
     *,
-    clusters: Sequence[object] | np.ndarray | None = None,
+    clusters: np.ndarray | Sequence[int] | Sequence[str] | None = None,
     level: float = 0.95,
     draws: int = 2000,
     rng: Rng | None = None,
@@ -67,7 +67,7 @@ def pass_hat_k(
     passed: Table,
     k: int,
     *,
-    clusters: Sequence[object] | np.ndarray | None = None,
+    clusters: np.ndarray | Sequence[int] | Sequence[str] | None = None,
     level: float = 0.95,
     draws: int = 2000,
     rng: Rng | None = None,
@@ -119,7 +119,7 @@ def _counts(part: str, passed: Table, k: int) -> tuple[np.ndarray, np.ndarray]:
 def _average(
     name: str,
     values: np.ndarray,
-    clusters: Sequence[object] | np.ndarray | None,
+    clusters: np.ndarray | Sequence[int] | Sequence[str] | None,
     level: float,
     draws: int,
     rng: Rng | None,
@@ -127,9 +127,9 @@ def _average(
     if len(values) < 2:
         raise UsageError(f"{name}: one unit gives no interval; at least two are needed.")
     if np.ptp(values) == 0 and values[0] in (0.0, 1.0):
-        found = statistics.proportion(values, clusters=clusters, level=level)
+        found = single.proportion(values, clusters=clusters, level=level)
         return replace(found, method="wilson", note="All units agree: Wilson's interval.")
-    found = statistics.bootstrap(
+    found = resampling.bootstrap(
         _mean,
         (values,),
         clusters=clusters,

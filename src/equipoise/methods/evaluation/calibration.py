@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between, one_of
-from equipoise.kit import statistics
+from equipoise.kit.statistics import resampling, single
 from equipoise.methods.evaluation._columns import (
     builds_of,
     clusters_of,
@@ -59,7 +59,7 @@ def brier(
     0.0625
     """
     loss = _brier_loss(np.asarray(probability, float), np.asarray(label, float))
-    return statistics.mean(loss, units=units, clusters=clusters, builds=builds, level=level)
+    return single.mean(loss, units=units, clusters=clusters, builds=builds, level=level)
 
 
 def expected_calibration_error(
@@ -114,7 +114,7 @@ def expected_calibration_error(
         return _calibration_error(p, y, bins, binning)
 
     found = enclosing(
-        statistics.bootstrap(
+        resampling.bootstrap(
             statistic,
             (p, y),
             clusters=clusters,

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
-from equipoise.kit import statistics
+from equipoise.kit.statistics import resampling, single
 from equipoise.methods.evaluation._columns import (
     clusters_of,
     complete,
@@ -135,7 +135,7 @@ def f1(
     if not (hat.any() or y.any()):
         raise UsageError("f1: label 1 neither occurs nor is predicted, so F1 is undefined.")
     rng = Rng(0) if rng is None else rng
-    found = statistics.bootstrap(
+    found = resampling.bootstrap(
         _f1, (hat, y), clusters=clusters, level=level, draws=draws, rng=rng
     )
     if found.value in (0.0, 1.0):
@@ -144,7 +144,7 @@ def f1(
         size = int(counted.sum())
         if clusters is not None:
             size = len(np.unique(np.asarray(clusters)[counted]))
-        low, high = statistics.wilson(found.value * size, size, level)
+        low, high = single.wilson(found.value * size, size, level)
         return Estimate(
             found.value, low, high, level=level, n=len(y), clusters=found.clusters,
             method="wilson", note="Every row with a 1 agrees: Wilson's interval on those rows.",

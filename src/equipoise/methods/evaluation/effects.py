@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
-from equipoise.kit import statistics
-from equipoise.kit.statistics import log_odds_ratio, paired_difference, ratio
+from equipoise.kit.statistics import effects, ratios
+from equipoise.kit.statistics.effects import paired_difference
+from equipoise.kit.statistics.ratios import log_odds_ratio, ratio
 from equipoise.methods.evaluation._columns import (
     builds_of,
     clusters_of,
@@ -73,7 +74,7 @@ class PairedDifference(Measure):
         """Return the difference with its interval and p-value."""
         a, x, y, note = _columns("PairedDifference", outcomes, self.score)
         better, worse = (y, x) if _less_is_better(a, self.score) else (x, y)
-        found = statistics.paired_difference(
+        found = effects.paired_difference(
             better,
             worse,
             units=a.unit if repeated(a) else None,
@@ -132,7 +133,7 @@ class Ratio(Measure):
         """Return the ratio with its interval and p-value."""
         a, x, y, note = _columns("Ratio", outcomes, self.score)
         better, worse = (y, x) if _less_is_better(a, self.score) else (x, y)
-        found = statistics.ratio(
+        found = ratios.ratio(
             better, worse, clusters=clusters_of(a), level=self.level, rng=rng, draws=self.draws
         )
         return noted(found, note)
@@ -184,7 +185,7 @@ class LogOdds(Measure):
         """Return the log odds ratio with its interval and p-value."""
         a, x, y, note = _columns("LogOdds", outcomes, self.score)
         better, worse = (y, x) if _less_is_better(a, self.score) else (x, y)
-        found = statistics.log_odds_ratio(
+        found = ratios.log_odds_ratio(
             better, worse, clusters=clusters_of(a), level=self.level, rng=rng, draws=self.draws
         )
         return noted(found, note)

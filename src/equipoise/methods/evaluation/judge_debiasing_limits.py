@@ -97,7 +97,7 @@ class PredictionPoweredMean(Measure):
     gold: str = "gold"
     judge: str = "judge"
     lam: float | None = None
-    level: float = between(0.5, 0.999, default=0.95)
+    level: float = between(0.5, 0.9999999, default=0.95)
 
     def simulate(self, rng: Rng) -> tuple[Outcomes, float]:
         """Return 80 units with a gold label and 800 without."""
@@ -158,7 +158,7 @@ class SampleEfficiencyFactor(Measure):
     gold: str = "gold"
     judge: str = "judge"
     verdicts: str = one_of("unlimited", "observed", default="unlimited")
-    level: float = between(0.5, 0.999, default=0.95)
+    level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
 
     @classmethod
@@ -227,7 +227,7 @@ class JudgeReport(Measure):
     judge: str = "judge"
     recalibration: str = one_of("isotonic", "logistic", default="isotonic")
     stratified: bool = False
-    level: float = between(0.5, 0.999, default=0.95)
+    level: float = between(0.5, 0.9999999, default=0.95)
     draws: int = between(100, 100_000, default=2000)
 
     @classmethod

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, ScoreSpec, UsageError, between
-from equipoise.kit import statistics
-from equipoise.kit.statistics import quantile
+from equipoise.kit.statistics import corrections, single
+from equipoise.kit.statistics.single import quantile
 from equipoise.methods.evaluation._columns import (
     builds_of,
     clusters_of,
@@ -59,8 +59,8 @@ def mean(
     """
     x = np.asarray(x, float)
     if units is None and builds is None and np.isin(x, (0, 1)).all():
-        return statistics.proportion(x, clusters=clusters, level=level)
-    return statistics.mean(x, units=units, clusters=clusters, builds=builds, level=level)
+        return single.proportion(x, clusters=clusters, level=level)
+    return single.mean(x, units=units, clusters=clusters, builds=builds, level=level)
 
 
 def accuracy_by_stratum(
@@ -98,7 +98,7 @@ def accuracy_by_stratum(
             f"accuracy_by_stratum: give one stratum a row, got {len(names)} for {len(x)} rows."
         )
     found = np.unique(names)
-    each = statistics.bonferroni_level(level, len(found))
+    each = corrections.bonferroni_level(level, len(found))
     binary = bool(np.isin(x, (0, 1)).all())
     table = {}
     for name in found:
@@ -111,7 +111,7 @@ def accuracy_by_stratum(
 def _within(
     x: np.ndarray, clusters: np.ndarray | None, binary: bool, each: float, level: float
 ) -> Estimate:
-    method = statistics.proportion if binary else statistics.mean
+    method = single.proportion if binary else single.mean
     try:
         found = method(x, clusters=clusters, level=each)
     except UsageError as error:  # one unit or cluster: the value stands, without an interval
@@ -149,13 +149,13 @@ class Mean(Measure):
         """Return the mean; ``rng`` is not used."""
         name = first_score(outcomes, self.score)
         rows, note = complete("Mean", outcomes, name)
-        x, single = rows.score(name), not repeated(rows)
-        if single and rows.spec(name).binary and np.isin(x, (0, 1)).all():
-            found = statistics.proportion(x, clusters=rows.cluster, level=self.level)
+        x, once = rows.score(name), not repeated(rows)
+        if once and rows.spec(name).binary and np.isin(x, (0, 1)).all():
+            found = single.proportion(x, clusters=rows.cluster, level=self.level)
         else:
-            found = statistics.mean(
+            found = single.mean(
                 x,
-                units=None if single else rows.unit,
+                units=None if once else rows.unit,
                 clusters=rows.cluster,
                 builds=builds_of(rows),
                 level=self.level,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
-from equipoise.kit import statistics
+from equipoise.kit.statistics import single
 from equipoise.methods.evaluation._columns import builds_of, complete, noted, repeated, rows_of
 
 Column = np.ndarray | Sequence[float]
@@ -57,7 +57,7 @@ def log_likelihood_per_token(
         raise UsageError("log_likelihood_per_token: every unit must have at least one token.")
     value = float(total.sum() / size.sum())
     around = value + (total - value * size) / size.mean()
-    found = statistics.mean(around, units=units, clusters=clusters, builds=builds, level=level)
+    found = single.mean(around, units=units, clusters=clusters, builds=builds, level=level)
     return replace(found, value=value, method=f"delta, {found.method}")
 
 

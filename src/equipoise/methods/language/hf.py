@@ -48,6 +48,11 @@ class HuggingFace(Subject):
         Processor threads that torch uses; the machine's choice when None.
     batch_size
         Most sequences at once; chosen by memory when None.
+
+    Examples
+    --------
+    >>> HuggingFace("org/model", revision="v1").content()
+    {'hub': 'org/model'}
     """
 
     provides: ClassVar = frozenset({Generates, ScoresText, Embeds, HasModule})

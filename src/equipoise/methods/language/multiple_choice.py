@@ -149,6 +149,10 @@ class MultipleChoice(QuestionTask):
             table[asked(prompt)] = continuations[unit.target]
         return CannedScores(_Right(table))
 
+    def constant(self) -> CannedScores:
+        """Return a subject to which all options are alike."""
+        return CannedScores(_never, wrong=0.0)
+
     def made(self) -> tuple[str, ...]:
         return ("options",)
 
@@ -246,6 +250,10 @@ class MultipleChoice(QuestionTask):
             f"{self.answer} must be a number from 0 to {len(options) - 1}, a letter from "
             f"A to {letters[-1]} or the text of an option, got {answer!r}",
         )
+
+
+def _never(prompt: Prompt) -> str:
+    return ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import ClassVar, Self
 
 from equipoise.core import Capability, GeneratesAsync, Rng, Subject, UsageError, setting
@@ -68,6 +69,11 @@ class OpenAI(Subject):
             host_of(self.base_url)
 
     def load(self, rng: Rng) -> Endpoint:
+        if find_spec("openai") is None:
+            raise UsageError(
+                "openai needs the package openai, which is not installed: "
+                "pip install 'equipoise[endpoints]'."
+            )
         return Endpoint(
             self.model,
             base_url=self.base_url,

@@ -140,6 +140,10 @@ class Perplexity(Task):
         """Return a subject to which the text is certain."""
         return CannedScores()
 
+    def constant(self) -> CannedScores:
+        """Return a subject to which every byte is as likely as any other."""
+        return CannedScores(_never, wrong=-math.log(256))
+
     def too_short(self, index: int, size: int) -> UnitError:
         """Return the error of a window beyond the end of the text."""
         most = max(0, (size - self.length) // self._step + 1)
@@ -172,6 +176,10 @@ class Perplexity(Task):
             },
             output={"perplexity": math.exp(min(nll, 700.0)), "text": pair.text},
         )
+
+
+def _never(prompt: Prompt) -> str:
+    return ""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,11 @@ class SystemPrompt(Treatment):
     def tiny(cls) -> Self:
         return cls("Answer in one word.")
 
+    @classmethod
+    def null(cls) -> Self:
+        """Return the setting that changes nothing."""
+        return cls()
+
     def check(self) -> None:
         if self.text and self.file is not None:
             raise UsageError("SystemPrompt: give either text or file.")
@@ -132,6 +137,11 @@ class FewShot(Treatment):
     def tiny(cls) -> Self:
         return cls(examples=(("What is the capital of Spain?", "Madrid"),))
 
+    @classmethod
+    def null(cls) -> Self:
+        """Return the setting that changes nothing."""
+        return cls(count=0)
+
     def check(self) -> None:
         if self.count == 0:
             return
@@ -194,6 +204,11 @@ class Sampling(Treatment):
     @classmethod
     def tiny(cls) -> Self:
         return cls(temperature=0.7)
+
+    @classmethod
+    def null(cls) -> Self:
+        """Return the setting that changes nothing."""
+        return cls()
 
     def check(self) -> None:
         if self.top_p == 0:

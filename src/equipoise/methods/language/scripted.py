@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from equipoise.core import (
@@ -50,7 +50,7 @@ class Scripted(Subject):
     """
 
     function: str | None = None
-    answers: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, str] | None = None
     file: str | None = setting(None)
     constant: str | None = None
 
@@ -61,7 +61,7 @@ class Scripted(Subject):
         return cls(constant="yes")
 
     def check(self) -> None:
-        tables = sum([self.function is not None, bool(self.answers), self.file is not None])
+        tables = sum([self.function is not None, self.answers is not None, self.file is not None])
         if tables > 1 or (not tables and self.constant is None):
             raise UsageError(
                 "Scripted: give one of function, answers and file, or a constant answer."
@@ -81,7 +81,7 @@ class Scripted(Subject):
     def load(self, rng: Rng) -> Canned:
         if self.function is not None:
             return Canned(self._function())
-        table = dict(self.answers)
+        table = dict(self.answers or {})
         if self.file is not None:
             for row in read_rows(self.file, columns=["prompt", "answer"]):
                 table[str(row["prompt"])] = str(row["answer"])

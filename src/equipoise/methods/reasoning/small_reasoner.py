@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,18 +11,23 @@ from equipoise.core import (
     Generates,
     Generation,
     HasModule,
+    Outcome,
     Request,
     Rng,
+    ScoreSpec,
+    Split,
     Subject,
     Task,
     Treatment,
+    Unit,
     Usage,
     UsageError,
     between,
     learnable,
     setting,
 )
-from equipoise.kit.language.canned import message_text
+from equipoise.kit.language.canned import Canned, message_text
+from equipoise.kit.language.normalise import last_number
 
 if TYPE_CHECKING:
     from equipoise.kit.worlds.small_language_model import SmallTransformer, Words
@@ -115,9 +120,7 @@ class TrainReasoner(Treatment):
 
     @classmethod
     def tiny(cls) -> TrainReasoner:
-        from equipoise.kit.worlds.additions import Additions
-
-        return cls(Additions(), steps=5, batch_tokens=200)
+        return cls(Additions.tiny(), steps=5, batch_tokens=200)
 
     @classmethod
     def tiny_subject(cls) -> Reasoner:
@@ -154,6 +157,60 @@ class TrainReasoner(Treatment):
         if not isinstance(subject, Reasoner):
             raise UsageError("TrainReasoner: the subject must be a small_reasoner.")
         return subject.with_module(subject.module.untaught())
+
+
+@dataclass(frozen=True)
+class Additions(Task):
+    """Sums of two numbers: half for learning, half for testing. The smallest thing to teach.
+
+    Sums of even difference are for learning, the others test.
+
+    Parameters
+    ----------
+    largest
+        Numbers go from 0 to this.
+
+    Examples
+    --------
+    >>> [Additions.example(u) for u in Additions(largest=1).units(Rng(0)) if u.split == "train"]
+    [('0 + 0', '= 0'), ('1 + 1', '= 2')]
+    """
+
+    largest: int = between(1, 1_000, default=20)
+
+    needs: ClassVar[frozenset[Capability]] = frozenset({Generates})
+    scores: ClassVar[tuple[ScoreSpec, ...]] = (ScoreSpec("correct", True, 0, 1),)
+
+    @classmethod
+    def tiny(cls) -> Additions:
+        return cls(largest=5)
+
+    def units(self, rng: Rng) -> Iterator[Unit]:
+        """Yield every pair, in order; ``rng`` is not used."""
+        for one in range(self.largest + 1):
+            for two in range(self.largest + 1):
+                split: Split = "test" if (one - two) % 2 else "train"
+                yield Unit(f"{one}+{two}", {"prompt": f"{one} + {two}"}, one + two, split=split)
+
+    @staticmethod
+    def example(unit: Unit) -> tuple[str, str]:
+        """Return a unit's question and its answer."""
+        return unit.content["prompt"], f"= {unit.target}"
+
+    def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
+        """Score the last number of each answer."""
+        requests = [Request(unit.content["prompt"], max_tokens=8) for unit in units]
+        return [
+            Outcome(u.id, {"correct": float(last_number(g.text) == u.target)}, output=g.text)
+            for u, g in zip(units, subject.generate(requests), strict=True)
+        ]
+
+    def oracle(self) -> Canned:
+        return Canned(_added)
+
+
+def _added(request: Request) -> str:
+    return str(sum(int(each) for each in _text(request).split(" + ")))
 
 
 class Reasoner:

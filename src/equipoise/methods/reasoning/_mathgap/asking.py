@@ -27,7 +27,7 @@ def perform(
     requests = [
         Request(
             [{"role": "user", "content": prompt(unit, instruction)}],
-            max_tokens=max_tokens or 64 + 64 * unit.content["width"],
+            max_tokens=max_tokens or 64 + 40 * unit.content["width"],
         )
         for unit in units
     ]
