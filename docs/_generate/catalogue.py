@@ -147,7 +147,7 @@ def imports(text: str, known: Mapping[str, Any], module: str) -> list[str]:
             home = getattr(found, "__module__", None) or module
             home = "equipoise.core" if home.startswith("equipoise.core.") else home
             wanted.setdefault(home, []).append(name)
-    return plain + [f"from {home} import {', '.join(names)}" for home, names in wanted.items()]
+    return plain + [f"from {home} import {', '.join(names)}" for home, names in sorted(wanted.items())]
 
 
 def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:

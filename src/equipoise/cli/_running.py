@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def carry_out(
     trial: Trial,
     *,
-    store: Path | None,
+    store: str | None,
     workers: int = 1,
     quiet: bool = False,
     command: str = "",
@@ -30,7 +30,7 @@ def carry_out(
     from equipoise.trial.engine import run
     from equipoise.trial.executors import Local, Processes
 
-    place = Path(store or default_store())
+    place = store or default_store()
     executor = Local() if workers == 1 else Processes(workers)
     with Store.open(place) as opened:
         with progress(console(stderr=True), quiet=quiet) as watcher:
@@ -44,8 +44,9 @@ def carry_out(
     return result
 
 
-def _beside(place: Path, result: Result) -> Path:
-    return Path(place).parent / "reports" / f"{_slug(result.trial)}-{result.run}.html"
+def _beside(place: str | Path, result: Result) -> Path:
+    folder = Path(".equipoise") if "://" in str(place) else Path(place).parent
+    return folder / "reports" / f"{_slug(result.trial)}-{result.run}.html"
 
 
 def _slug(name: str) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 StoreOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--store",
-        help="The store file. Default: $EQUIPOISE_STORE, else .equipoise/store.sqlite here.",
+        help="The store: a file, or a database URL. Default: $EQUIPOISE_STORE, else .equipoise/store.sqlite here.",
         show_default=False,
     ),
 ]
@@ -36,12 +35,12 @@ def console(*, stderr: bool = False) -> Any:
     return Console(file=stream, width=width, highlight=False, markup=False)
 
 
-def open_store(place: Path | None) -> Any:
+def open_store(place: str | None) -> Any:
     """Return the store, open for reading; a clear error where there is none."""
     from equipoise.core.errors import UsageError
-    from equipoise.store import Store, default_store
+    from equipoise.store import Store, default_store, is_there
 
-    path = Path(place or default_store())
-    if not path.exists():
-        raise UsageError(f"No store at {path}; `equipoise run FILE` makes one.")
-    return Store.open(path, readonly=True)
+    where = place or default_store()
+    if not is_there(where):
+        raise UsageError(f"No store at {where}; `equipoise run FILE` makes one.")
+    return Store.open(where, readonly=True)

@@ -95,14 +95,15 @@ def write_file(path: Path, text: str) -> None:
     UsageError
         If it cannot be written.
     """
+    data = text.encode()
     target = Path(path).resolve()
     beside = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not (target.is_file() or target.is_dir()):
-            target.write_text(text, encoding="utf-8", newline="\n")  # a pipe or a device
+            target.write_bytes(data)  # a pipe or a device
             return
-        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.write_bytes(data)
         beside.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):

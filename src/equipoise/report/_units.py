@@ -28,7 +28,7 @@ IN_ALL = 120
 """Disagreements shown on a page; more pairs get fewer each."""
 
 PAIRS = 40
-ASKED, ANSWER, RIGHT, FILE = 1_500, 1_500, 400, 40_000  # characters shown
+ASKED, ANSWER, RIGHT, LABEL, FILE = 1_500, 1_500, 400, 200, 40_000  # characters shown
 ERRORS_READ = 400
 EXAMPLES = 2
 
@@ -256,12 +256,12 @@ def _unit(row: Mapping[str, Any], spec: ScoreSpec) -> dict[str, Any]:
         for side, answer, text in zip(("a", "b"), marked(*texts), texts, strict=True)
     ]
     return {
-        "unit": row["unit"],
+        "unit": clip(row["unit"], LABEL),
         "tone": "good" if gain > 0 else "bad" if gain < 0 else "",
         "sign": "▲" if gain > 0 else "▼" if gain < 0 else "",
         "said": "better" if gain > 0 else "worse",
-        "stratum": row.get("stratum"),
-        "cluster": row.get("cluster"),
+        "stratum": clip(row["stratum"] or "", LABEL),
+        "cluster": clip(row["cluster"] or "", LABEL),
         "build": row["build"],
         "repeat": row["repeat"],
         "short": one_line(asked, 110),
@@ -299,7 +299,7 @@ def _errors(
                 # More failed than were read: what is counted is a part.
                 "part": f"of the first {len(rows):,} of {failed:,}" if len(rows) < failed else "",
                 "examples": [
-                    {"text": clip(text, 300), "unit": unit}
+                    {"text": clip(text, RIGHT), "unit": clip(unit, LABEL)}
                     for text, unit in list(reversed(examples.items()))[:EXAMPLES]
                 ],
             }

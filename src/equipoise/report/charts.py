@@ -43,11 +43,11 @@ class Scale:
         finite = [v for v in values if v is not None and math.isfinite(v)]
         low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
         if high - low <= 1e-12 * max(abs(low), abs(high), 1e-12):
-            spread = abs(low) * 0.1 or 1.0
+            spread = max(abs(low) * 0.1, 1e-9) if low else 1.0
             low, high = low - spread, high + spread
         step = _round_step((high - low) / wanted)
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        ticks = tuple(round(i * step, 12) for i in range(first, last + 1))
+        ticks = tuple(float(f"{i * step:.12g}") for i in range(first, last + 1))
         return cls(ticks[0], ticks[-1], ticks)
 
     def at(self, value: float) -> float:

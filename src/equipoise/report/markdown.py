@@ -53,7 +53,7 @@ def render(row: Mapping[str, Any]) -> str:
         parts.append(f"> **Question:** {plain(row['question'])}")
     verdict = row.get("verdict")
     mark = f"{words.MARKS[verdict]} " if verdict else ""
-    said = words.headline(row)
+    said = plain(words.headline(row))
     parts.append(f"**{mark}{said}**" if verdict else said)
     if row["claims"]:
         parts.append(_table(("", "Claim", "Evidence", "Outlook"), map(_claim, row["claims"])))

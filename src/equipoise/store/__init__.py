@@ -31,3 +31,8 @@ def __getattr__(name: str) -> Any:
 
         return Store
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def is_there(place: str | Path) -> bool:
+    """Say whether there may be a store; a database is asked only when it is opened."""
+    return "://" in str(place) or Path(place).exists()

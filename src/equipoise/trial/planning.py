@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.core import UsageError
-from equipoise.store import Store, default_store
+from equipoise.store import Store, default_store, is_there
 from equipoise.trial.trial import Trial
 from equipoise.trial.units import test_units
 
@@ -79,9 +79,9 @@ def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
     faults = trial.faults()
     if faults:
         raise UsageError(" ".join(message for _, message in faults))
-    place = Path(store or default_store())
+    place = store or default_store()
     totals = {label: sum(1 for _ in test_units(trial, label)) for label in trial.tasks}
-    history = _history(trial, totals, place) if place.exists() else {}
+    history = _history(trial, totals, place) if is_there(place) else {}
     cells = []
     for arm, task in trial.cells():
         total = totals[task] * trial.repeats * trial.builds_of(arm)
@@ -104,7 +104,7 @@ def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
 
 
 def _history(
-    trial: Trial, totals: Mapping[str, int], place: Path
+    trial: Trial, totals: Mapping[str, int], place: str | Path
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
     """Return what the store's outcomes of each cell cost, where it has any."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}

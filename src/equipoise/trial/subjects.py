@@ -1,27 +1,25 @@
 """Live subjects: loaded once, treated in order, kept on disk when making them is slow.
 
-A treatment that gives a `skeleton` has its tensors kept as safetensors under the
-hash of everything that made them; the next time they are filled into the skeleton.
+A treatment that gives a `skeleton` has its tensors kept under the hash of
+everything that made them; the next time they are filled into the skeleton.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import shutil
 import tempfile
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 from equipoise.catalog import digest, identity
-from equipoise.core import Rng, Treatment
+from equipoise.core import Rng, Treatment, UsageError
 from equipoise.trial.trial import Arm
 
 KEEP_ON_DISK_AFTER = 5.0
-"""Seconds of work above which a treated subject's tensors are worth a file."""
+"""Seconds of work above which a treated subject's tensors are worth a folder."""
 
-_bare: OrderedDict[str, Any] = OrderedDict()
+_bare: dict[str, Any] = {}
 
 
 def treated(arm: Arm, rng: Rng, build: int) -> Any:
@@ -41,20 +39,20 @@ def treated(arm: Arm, rng: Rng, build: int) -> Any:
 def _load(arm: Arm, chain: str, rng: Rng) -> Any:
     key = f"{chain}/{rng.seed}"
     if key not in _bare:
-        while _bare:
-            _bare.popitem()
+        _bare.clear()  # one bare subject at a time; treated ones share its tensors
         _bare[key] = arm.subject.load(rng.child("subject", chain))
     return _bare[key]
 
 
 def _apply(treatment: Treatment, subject: Any, rng: Rng, key: str) -> Any:
-    if type(treatment).skeleton is Treatment.skeleton:
+    if type(treatment).skeleton is Treatment.skeleton or not hasattr(subject, "fill"):
         return treatment.apply(subject, rng)
     place = cache_place(key)
     if place.exists():
-        found = _fill(treatment.skeleton(subject), place)
-        if found is not None:
-            return found
+        try:
+            return treatment.skeleton(subject).fill(place)
+        except UsageError:
+            shutil.rmtree(place, ignore_errors=True)  # damaged, so it is made again
     began = time.perf_counter()
     made = treatment.apply(subject, rng)
     if time.perf_counter() - began > KEEP_ON_DISK_AFTER:
@@ -63,48 +61,18 @@ def _apply(treatment: Treatment, subject: Any, rng: Rng, key: str) -> Any:
 
 
 def cache_place(key: str) -> Path:
-    """Return the file that keeps the tensors of a treated subject."""
+    """Return the folder that keeps the tensors of a treated subject."""
     from equipoise.kit.cache import cache_folder
 
     folder: Path = cache_folder()
-    return folder / "treated" / f"{key}.safetensors"
+    return folder / "treated" / key
 
 
 def _keep(subject: Any, place: Path) -> None:
-    from safetensors.torch import save_file
-
-    state = subject.module.state_dict()
-    # Tied tensors are stored once: safetensors refuses shared memory.
-    first: dict[tuple[int, tuple[int, ...]], str] = {}
-    alias: dict[str, str] = {}
-    tensors = {}
-    for name, tensor in state.items():
-        owner = first.setdefault((tensor.data_ptr(), tuple(tensor.shape)), name)
-        if owner == name or tensor.numel() == 0:
-            tensors[name] = tensor.contiguous()
-        else:
-            alias[name] = owner
     place.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=place.parent, suffix=".draft")
-    os.close(handle)
+    draft = Path(tempfile.mkdtemp(dir=place.parent, suffix=".draft"))
     try:
-        save_file(tensors, draft, metadata={"alias": json.dumps(alias)})
-        os.replace(draft, place)  # a reader sees the whole file or none
+        subject.save(draft)
+        draft.rename(place)  # a reader sees the whole folder or none
     except OSError:
-        Path(draft).unlink(missing_ok=True)  # a full disk costs time, not the run
-
-
-def _fill(skeleton: Any, place: Path) -> Any:
-    """Return the skeleton with its tensors, or None when the file is damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(place, framework="pt") as file:
-            alias = json.loads((file.metadata() or {}).get("alias", "{}"))
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        state |= {name: state[owner] for name, owner in alias.items()}
-        skeleton.module.load_state_dict(state, assign=True)
-    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError):
-        place.unlink(missing_ok=True)
-        return None
-    return skeleton
+        shutil.rmtree(draft, ignore_errors=True)  # a full disk costs time, not the run

@@ -146,6 +146,13 @@ def test_seeds_name_the_samples(tiny: LanguageModel) -> None:
     assert texts(None, 2) == texts(0, 2)
 
 
+def test_greedy_samples_are_all_alike(tiny: LanguageModel) -> None:
+    one, three = tiny.generate([Request("Go", n=n, max_tokens=6, log_probs=True) for n in (1, 3)])
+    assert three.texts == one.texts * 3
+    assert three.usage.output_tokens == 3 * one.usage.output_tokens
+    assert len(three.log_probs) == len(three.finish) == 3
+
+
 def test_no_global_generator_is_touched(tiny: LanguageModel) -> None:
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     tiny.generate([Request("Go", max_tokens=4, temperature=1.0, seed=1)])

@@ -132,7 +132,7 @@ def test_parallel_requests_of_one_conversation_share_a_batch_and_keep_their_orde
 def test_a_conversation_that_waits_for_something_else_holds_nobody_up():
     async def nap(unit):
         if unit.id == "u000":
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.6)
 
     subject = Recording()
     ends: dict[str, float] = {}
@@ -144,7 +144,7 @@ def test_a_conversation_that_waits_for_something_else_holds_nobody_up():
 
     units = task.units(None)[:20]
     run(hold(task, subject, units, lambda u: Rng(0), on_outcome=ended))
-    assert max(v for k, v in ends.items() if k != "u000") < 0.3 < ends["u000"]
+    assert max(v for k, v in ends.items() if k != "u000") < 0.6 < ends["u000"]
     assert subject.sizes[:2] == [20, 19]
 
 
@@ -298,7 +298,7 @@ def test_an_interrupt_ends_at_once_and_nothing_lingers(busy):
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         converse(task, subject, task.units(None), Rng(0))
-    assert time.perf_counter() - began < 1.5
+    assert time.perf_counter() - began < 5, "what it waits for takes 20"
     assert converse(Dialogue(), Recording(), [Unit("a", "q")], Rng(0))[0].status == "ok"
 
 

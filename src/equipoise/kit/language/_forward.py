@@ -30,7 +30,6 @@ class Forward:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.whole_sequence = bool(getattr(module, "equipoise_whole_sequence", False))
         config = getattr(module, "config", None)
         get_text_config = getattr(config, "get_text_config", None)
         self.config: Any = get_text_config(decoder=True) if get_text_config else config
@@ -39,6 +38,11 @@ class Forward:
     def device(self) -> torch.device:
         first = next(self.module.parameters(), next(self.module.buffers(), None))
         return first.device if first is not None else torch.device("cpu")
+
+    @property
+    def whole_sequence(self) -> bool:
+        """Whether results depend on the whole sequence seen at once."""
+        return bool(getattr(self.module, "equipoise_whole_sequence", False))
 
     @property
     def limit(self) -> int | None:

@@ -89,7 +89,8 @@ def generate(
             )
         sizes.append(len(ids))
         most = min(request.max_tokens, room)
-        rows += [_Row(number, sample, ids, most, request) for sample in range(request.n)]
+        samples = request.n if request.temperature > 0 else 1  # greedy ones are all alike
+        rows += [_Row(number, sample, ids, most, request) for sample in range(samples)]
     waiting = sorted(
         (row for row in rows if row.most > 0),
         key=lambda row: (-len(row.prompt), row.prompt, row.request, row.sample),
@@ -102,8 +103,8 @@ def generate(
     for row in rows:
         found[row.request].append(row)
     return [
-        _generation(request, size, samples)
-        for request, size, samples in zip(requests, sizes, found, strict=True)
+        _generation(request, size, drawn if len(drawn) == request.n else drawn * request.n)
+        for request, size, drawn in zip(requests, sizes, found, strict=True)
     ]
 
 
