@@ -40,6 +40,7 @@ def test_ordinary_text_of_any_language_stays_as_it_is():
         ([], "[]"),
         ([{"role": "user", "content": [{"type": "text"}]}], 'user: [\n {\n  "type": "text"\n }\n]'),
         (0, "0"),
+        ({"p": 99.84939439973122}, "p: 99.8494"),
         (True, "true"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from equipoise.cli._shared import console
 
 if TYPE_CHECKING:
+    from equipoise.store import Store
     from equipoise.trial.result import Result
     from equipoise.trial.trial import Trial
 
@@ -55,7 +56,7 @@ def _slug(name: str) -> str:
 
 def _write(
     result: Result,
-    store: object,
+    store: Store,
     html: Path,
     junit: Path | None,
     markdown: Path | None,

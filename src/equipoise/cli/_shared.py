@@ -13,7 +13,8 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help="The store: a file, or a database URL. Default: $EQUIPOISE_STORE, else .equipoise/store.sqlite here.",
+        help="The store: a file, or a database URL. Default: $EQUIPOISE_STORE, "
+        "else .equipoise/store.sqlite here.",
         show_default=False,
     ),
 ]

@@ -17,7 +17,15 @@ from equipoise.core.capabilities import (
 )
 from equipoise.core.errors import EquipoiseError, RunError, UnitError, UsageError, nearest
 from equipoise.core.estimates import Estimate
-from equipoise.core.kinds import Measure, Subject, Talk, Task, Treatment, learnable
+from equipoise.core.kinds import (
+    Measure,
+    Subject,
+    Talk,
+    Task,
+    Treatment,
+    learnable,
+    units_stream,
+)
 from equipoise.core.language import (
     Generation,
     Json,
@@ -76,4 +84,5 @@ __all__ = [
     "one_of",
     "parameters",
     "setting",
+    "units_stream",
 ]

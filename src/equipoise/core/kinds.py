@@ -160,12 +160,21 @@ class Measure(Part):
         return self.higher_is_better
 
 
+def units_stream(rng: Rng) -> Rng:
+    """Return the stream that tasks draw their units from, in the trial that ``rng`` belongs to.
+
+    Engine and treatments both use it, so a generated task has the same units
+    and the same splits for both.
+    """
+    return Rng(rng.seed).child("units")
+
+
 def learnable(task: Task, rng: Rng, split: Split = "train") -> list[Unit]:
     """Return the units of a task that a treatment may learn from.
 
-    ``rng`` is the stream the trial gives to the task's units. Test units are
-    refused.
+    ``rng`` is any stream of the trial, such as the treatment's own. Test units
+    are refused.
     """
     if split == "test":
         raise UsageError("A treatment may learn from train and calibration units, never test.")
-    return [unit for unit in task.units(rng) if unit.split == split]
+    return [unit for unit in task.units(units_stream(rng)) if unit.split == split]

@@ -99,12 +99,18 @@ def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
         "plain": words.plainly(claim, _unit_of(claim, units)),
         "evidence": words.evidence(claim),
         "outlook": _sentence(words.outlook(claim)),
-        "note": claim.get("note") if claim.get("note") not in (None, claim.get("reason")) else "",
+        "note": _note(claim),
         "method": claim.get("method") or "",
         "chart": chart,
         "axis": axis,
         "bound": ", ".join(f"{point:g}".replace("-", "−") for point in points),
     }
+
+
+def _note(claim: Row) -> str:
+    """Return what was noted about the estimate, unless the reason says it already."""
+    note, reason = claim.get("note") or "", claim.get("reason") or ""
+    return "" if any(each and each in note.lower() for each in reason.split("; ")) else note
 
 
 def _sentence(text: str) -> str:
@@ -366,8 +372,14 @@ def _cost(arm: str, task: str, cells: Sequence[Row]) -> dict[str, Any]:
         "arm": arm,
         "task": task,
         "time": words.seconds(total["seconds"]),
-        "each": "–" if per is None else f"{words.number(1000 * per)} ms",
+        "each": _duration(per),
     }
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return words.seconds(seconds) if seconds >= 1 else f"{words.number(1000 * seconds)} ms"
 
 
 def _about(row: Row) -> list[tuple[str, str]]:

@@ -68,6 +68,8 @@ def as_text(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
     if isinstance(value, Mapping):
         if len(value) == 1 and isinstance(only := next(iter(value.values())), str):
             return only
@@ -77,7 +79,7 @@ def as_text(value: Any) -> str:
         if all(isinstance(each, Mapping) and "role" in each for each in value):
             return "\n".join(f"{each['role']}: {as_text(each.get('content'))}" for each in value)
         if all(isinstance(each, str | int | float) for each in value):
-            return "\n".join(str(each) for each in value)
+            return "\n".join(map(as_text, value))
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 

@@ -33,8 +33,8 @@ def build(spec: Any, kind: type[Part], *, folder: Path | None = None) -> Part:
     Parameters
     ----------
     spec
-        ``"id"``, ``"id:value"`` (the value of the first parameter), or a
-        mapping with one key, the id, to the parameters.
+        ``"id"``, ``"id:value"`` or ``{id: value}`` (the value of the first
+        parameter), or ``{id: {parameter: value}}``.
     kind
         Subject, Treatment, Task or Measure.
     folder
@@ -85,9 +85,9 @@ def build(spec: Any, kind: type[Part], *, folder: Path | None = None) -> Part:
 
 
 class _First:
-    """The value of the first parameter, from ``id:value``."""
+    """The value of the first parameter, from ``id:value`` or ``{id: value}``."""
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
 
@@ -99,9 +99,7 @@ def _split(spec: Any, word: str) -> tuple[str, Any]:
         ((name, given),) = spec.items()
         if given is None:
             return str(name), {}
-        if isinstance(given, Mapping):
-            return str(name), dict(given)
-        raise BuildFault([((name,), f"{name} takes a mapping of parameters, got {given!r}.")])
+        return str(name), dict(given) if isinstance(given, Mapping) else _First(given)
     raise BuildFault(
         [((), f"a {word} is written `id` or `{{id: {{parameter: value}}}}`, got {spec!r}.")]
     )

@@ -226,10 +226,6 @@ class Trial:
         """Return how often an arm is made: once unless its treatments are random."""
         return self.builds if self.arms[arm].random else 1
 
-    def units_rng(self, task: str) -> Rng:
-        """Return the stream a task's units come from."""
-        return self.rng.child("units", self.task_identities[task])
-
     def measures_of(self, task: str) -> list[Measure]:
         """Return the task's own measures and those the trial asks for."""
         return [*self.tasks[task].measures(), *self.measures.get(task, ())]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.core import Task, Unit, UsageError
+from equipoise.core import Unit, UsageError, units_stream
 from equipoise.store import Store
 from equipoise.trial.trial import Trial
 
@@ -52,7 +52,7 @@ class TaskUnits:
 def test_units(trial: Trial, label: str) -> Iterator[Unit]:
     """Yield a task's test units, cut to the trial's size."""
     task = trial.tasks[label]
-    units = (unit for unit in task.units(trial.units_rng(label)) if unit.split == "test")
+    units = (unit for unit in task.units(units_stream(trial.rng)) if unit.split == "test")
     return itertools.islice(units, trial.units)
 
 
@@ -83,8 +83,3 @@ def number_units(trial: Trial, label: str, store: Store, task_number: int) -> Ta
         twice = next(itertools.islice(test_units(trial, label), position, None))
         raise UsageError(f'Task {label} gives the unit id "{twice.id}" twice.')
     return TaskUnits(trial, label, joined, tuple(held) if held is not None else None)
-
-
-def count_units(task: Task, trial: Trial, label: str) -> int:
-    """Return how many test units a task has in this trial."""
-    return sum(1 for _ in test_units(trial, label))
