@@ -76,6 +76,7 @@ def markdown(text: str) -> str:
     text = re.sub(r"^\.\. math::\n((?:\n| +.*(?:\n|$))+)", _math, text, flags=re.M)
     text = re.sub(r"^(=+(?: +=+)+)\n(.+)\n\1\n((?:.+\n)+?)\1$", _table, text, flags=re.M)
     text = re.sub(r"\$\$(.+?)\$\$([.,;]?)", _display, text, flags=re.S)
+    text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
     text = re.sub(r"(?<!`)``(?!`)(.+?)(?<!`)``(?!`)", r"`\1`", text)
     return _fence(text).strip()
 

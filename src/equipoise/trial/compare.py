@@ -16,7 +16,8 @@ from equipoise.kit.statistics.single import mean, proportion
 LOST_AT_MOST = 0.01
 """Share of pairs that may be lost to errors before a verdict is withheld."""
 
-DRAWS = 2_000
+DRAWS_IN_TAILS = 40
+"""Bootstrap draws outside an interval, on average; few would make its ends rough."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,18 @@ class Effect:
 
 
 def fill(outcomes: Outcomes, score: str, errors: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return a score's column with failures dealt with, and the mask of rows to keep."""
+    """Return a score's column with failures dealt with, and the mask of rows to keep.
+
+    A failed unit of a bounded score takes the worst value. A score that a
+    unit which did not fail leaves out stays missing: it does not apply there.
+    """
     values = outcomes.score(score).astype(float, copy=True)
-    missing = outcomes.failed | np.isnan(values)
     worst = outcomes.spec(score).worst
     if errors == "worst" and worst is not None:
-        values[missing] = worst
-        missing = np.zeros_like(missing)
-    return values, ~missing
+        values[outcomes.failed] = worst
+    else:
+        values[outcomes.failed] = np.nan
+    return values, ~np.isnan(values)
 
 
 def filled(outcomes: Outcomes, errors: str) -> Outcomes:
@@ -72,7 +77,7 @@ def effect(a: Outcomes, b: Outcomes, score: str, *, level: float, errors: str, r
     x, keep_x = fill(first, score, errors)
     y, keep_y = fill(second, score, errors)
     keep = keep_x & keep_y
-    lost = 1.0 - keep.mean() if len(keep) else 1.0
+    lost = _lost(first, second, keep_x, keep_y)
     if not keep.any():
         return Effect(Estimate(math.nan, level=level, note="no unit is scored in both"), lost)
     sign = -1.0 if first.spec(score).higher_is_better is False else 1.0
@@ -134,7 +139,7 @@ def measure_effect(
             (np.arange(len(first)),),
             clusters=groups,
             level=level,
-            draws=DRAWS,
+            draws=max(2_000, round(DRAWS_IN_TAILS / (1 - level))),
             rng=rng,
         ),
         lost,
@@ -163,6 +168,13 @@ def _key(outcomes: Outcomes) -> np.ndarray:
     # 24 bits hold any build below 1,024 and repeat below 16,384.
     within = (outcomes.build.astype(np.int64) << 14) | outcomes.repeat.astype(np.int64)
     return np.asarray((outcomes.unit.astype(np.int64) << 24) | within)
+
+
+def _lost(a: Outcomes, b: Outcomes, kept_a: np.ndarray, kept_b: np.ndarray) -> float:
+    """Return the share of pairs lost; a score that neither side was to have is no loss."""
+    excused = ~kept_a & ~kept_b & ~a.failed & ~b.failed
+    due = int((~excused).sum())
+    return 1.0 - int((kept_a & kept_b).sum()) / due if due else 1.0
 
 
 def _once(outcomes: Outcomes) -> bool:
