@@ -307,3 +307,13 @@ def test_a_page_is_the_same_twice_and_from_a_store_opened_for_reading(case, tmp_
     first = html.render(found.row, found.store)
     with Store.open(found.store.place, readonly=True) as again:
         assert html.render(again.run()["result"], again) == first
+
+
+def test_a_note_that_the_reason_says_already_is_not_repeated():
+    from equipoise.report._page import _note
+
+    few = "Only 2 units (fewer than 30): read with care."
+    assert _note({"note": few, "reason": "only 2 units"}) == ""
+    assert _note({"note": few}) == few
+    assert _note({"note": "other", "reason": "only 2 units"}) == "other"
+    assert _note({}) == ""

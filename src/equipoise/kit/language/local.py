@@ -62,7 +62,7 @@ class LanguageModel:
         self.name = name or type(module).__name__
         self._forward = Forward(module)
         self._prompts = Prompts(tokenizer, self.name)
-        self.batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 16384)
+        self._batch_tokens = batch_tokens
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name})"
@@ -72,13 +72,18 @@ class LanguageModel:
         """Where the module's tensors lie."""
         return self._forward.device
 
+    @property
+    def batch_tokens(self) -> int:
+        """Most tokens that go through the module at once."""
+        return self._batch_tokens or (1024 if self.device.type in ("cpu", "meta") else 16384)
+
     def with_module(self, module: nn.Module) -> LanguageModel:
         """Return a subject around another module, with the same tokenizer and settings."""
         return LanguageModel(
             module,
             self.tokenizer,
             batch_size=self.batch_size,
-            batch_tokens=self.batch_tokens,
+            batch_tokens=self._batch_tokens,
             name=self.name,
         )
 

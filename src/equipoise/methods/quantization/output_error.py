@@ -134,8 +134,9 @@ class OutputError(Task):
     def units(self, rng: Rng) -> Iterator[Unit]:
         """Yield draws; a unit carries its seed, so that all arms see the same tokens."""
         for number in range(self.draws):
-            name = f"draw-{number:03d}"
-            yield Unit(name, content={"seed": rng.child(name).seed_for_request()})
+            seed = rng.child(self.activations, number).seed_for_request()
+            # A store holds draws of many trials: their seed keeps them apart.
+            yield Unit(f"draw-{number:03d}-{seed:08x}", content={"seed": seed})
 
     def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
         import torch

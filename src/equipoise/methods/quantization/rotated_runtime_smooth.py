@@ -206,10 +206,10 @@ class RotatedRuntimeSmooth(Treatment):
     >>> import torch
     >>> from equipoise.kit.torch.quantizers import relative_error
     >>> from equipoise.kit.torch.subjects import ModuleSubject
-    >>> control = ModuleSubject(torch.nn.Linear(256, 8))
-    >>> x = torch.randn(64, 256, generator=Rng(0).torch())
-    >>> x[:, :4] += 60  # the same channels stand out in every token
-    >>> x[5, 9] = 1000.0  # and a spike
+    >>> control = ModuleSubject(torch.nn.Linear(1024, 8))
+    >>> x = torch.randn(256, 1024, generator=Rng(0).torch())
+    >>> x[:, :8] = 60 + 6 * x[:, :8]  # the same channels stand out in every token
+    >>> x[5, 99] = 1000.0  # and a spike
     >>> found = {}
     >>> for part in (RuntimeSmooth(16, 4, 128), Rotate(16, 4), RotatedRuntimeSmooth(16, 4, 128)):
     ...     treated = part.apply(control, Rng(1))
