@@ -9,7 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
-from _generate import catalogue, changelog, cli, python
+from _generate import catalogue, changelog, cli, conformance, python
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -23,6 +23,7 @@ def pages() -> dict[str, str]:
     return {
         **catalogue.pages(ROOT / "replications"),
         "reference/cli.md": cli.page(),
+        "reference/conformance.md": conformance.page(),
         **python.pages(),
         "changelog.md": changelog.page(ROOT / "changes"),
         "trial.schema.json": json.dumps(trial_schema(), indent=2) + "\n",

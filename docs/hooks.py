@@ -16,6 +16,12 @@ _MATH = re.compile(
     r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.+?)(?:\\\)|\\\])</\1>', flags=re.S
 )
 
+_THIN = '<mspace width="0.17em"/>'
+_NAMED = re.compile(
+    r"(?<!<msub>)(?<!<msup>)(?<!<mover>)(?<!<munder>)(<mi>(?:log|exp|ln|min|max)</mi>)"
+    r"(?!</)(<m[a-z]+[^>]*>(?:&#x[0-9A-F]+;)?)"
+)
+
 
 def on_config(config: Any) -> Any:
     """Put a section for each field's cards behind the catalogue's index."""
@@ -32,11 +38,16 @@ def _fields(docs: Path) -> list[dict[str, list[str]]]:
         {
             folder.name.replace("_", " ").capitalize(): [
                 page.relative_to(docs).as_posix()
-                for page in sorted(folder.glob("*.md"), key=lambda each: each.read_text().lower())
+                for page in sorted(folder.glob("*.md"), key=_order)
             ]
         }
         for folder in folders
     ]
+
+
+def _order(page: Path) -> tuple[bool, str]:
+    """Order pages by title, the field's plain functions last."""
+    return page.name == "functions.md", page.read_text(encoding="utf-8").lower()
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -46,4 +57,11 @@ def on_page_content(content: str, **_: Any) -> str:
 
 def _mathml(match: re.Match[str]) -> str:
     display = "block" if match[1] == "div" else "inline"
-    return convert(html.unescape(match[2]).strip(), display=display)
+    found = convert(html.unescape(match[2]).strip(), display=display)
+    return _NAMED.sub(_spaced, found)
+
+
+def _spaced(match: re.Match[str]) -> str:
+    """Set a named function apart from what it stands beside, as TeX does."""
+    after = "" if match[2].startswith('<mo stretchy="false">&#x00028;') else _THIN
+    return f"{_THIN}{match[1]}{after}{match[2]}"

@@ -32,7 +32,7 @@ def write(folder, text, name="mine.yaml"):
         (CARD.replace("version: 1", "version: one"), "version must be an integer, got 'one'"),
         (CARD.replace("task Mine", "chore Mine"), "part mine must be a kind and a class"),
         (CARD.replace("mine: task", "Mine!: task"), 'part id "Mine!" must be lower case'),
-        ("title: [", "not a card, YAML says"),
+        ("title: [", "not a card"),
         ("- a", "a card is a mapping"),
         ("title: x\nsummary: y\nversion: 1", 'the key "parts" is missing'),
     ],

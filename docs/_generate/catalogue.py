@@ -13,14 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from _generate.docstrings import Docstring, examples, flat, table
+from _generate.docstrings import Docstring, examples, flat, markdown, table
+from _generate.python import entry as described
 from equipoise.catalog import KINDS, Card, Entry, catalog
 from equipoise.cli.describe import describe
-from equipoise.core import UsageError
+from equipoise.core import Part, UsageError
 from equipoise.report.words import interval, number, seconds
 from equipoise.trial.replication import WORDS
-
-PLURAL = {kind: f"{kind}s" for kind in KINDS}
 
 
 def pages(ledger: Path) -> dict[str, str]:
@@ -29,8 +28,37 @@ def pages(ledger: Path) -> dict[str, str]:
         (card for card in catalog().cards if card.module.startswith("equipoise.methods.")),
         key=lambda card: (card.field, card.title.lower()),
     )
-    found = {place(card): _page(card, ledger) for card in cards}
-    return {"catalogue/index.md": _index(cards), **found}
+    found = {"catalogue/index.md": _index(cards)}
+    found |= {place(card): _page(card, ledger) for card in cards}
+    for field in dict.fromkeys(card.field for card in cards):
+        text = _functions(field)
+        if text:
+            found[f"catalogue/{field}/functions.md"] = text
+    return found
+
+
+def _functions(field: str) -> str:
+    """Return the page of what a field's package exports beside its parts, or nothing."""
+    package = f"equipoise.methods.{field}"
+    exported = getattr(import_module(package), "__all__", ())
+    lines = [
+        f"# Plain functions: {field}",
+        "",
+        f"From `{package}`, without a trial or a store.",
+        "",
+    ]
+    entries = []
+    for name in sorted(exported):
+        try:
+            thing = getattr(import_module(package), name)
+        except ModuleNotFoundError as error:
+            entries.append(
+                f"## `{name}` {{ #{name} }}\n\nNot described here: needs {error.name}.\n"
+            )
+            continue
+        if not (isinstance(thing, type) and issubclass(thing, Part)):
+            entries.append(described(thing, name, package, depth=2))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *entries])) if entries else ""
 
 
 def place(card: Card) -> str:
@@ -58,7 +86,8 @@ def _index(cards: list[Card]) -> str:
             for entry in _entries(card)
             if entry.kind == kind
         ]
-        lines += ["", f"### {PLURAL[kind].capitalize()}", "", table(("id", "field", ""), rows)]
+        head = ("id", "field", "what it is")
+        lines += ["", f"### {kind.capitalize()}s", "", table(head, sorted(rows))]
     lines += ["", "## By field"]
     for field in dict.fromkeys(card.field for card in cards):
         rows = [
@@ -71,7 +100,7 @@ def _index(cards: list[Card]) -> str:
             if card.field == field
         ]
         title = field.replace("_", " ").capitalize()
-        lines += ["", f"### {title}", "", table(("", "parts", ""), rows)]
+        lines += ["", f"### {title}", "", table(("page", "parts", "what it is"), rows)]
     papers = [card for card in cards if card.replication]
     lines += ["", "## Papers with a replication", ""]
     lines += [
@@ -97,6 +126,8 @@ def _page(card: Card, ledger: Path) -> str:
         lines += ["", *_part(entry, alone=len(entries) == 1)]
     if card.replication:
         lines += ["", *_replication(card, ledger)]
+    if _functions(card.field):
+        lines += ["", "[Plain functions of this field](functions.md), for use without a trial."]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
@@ -110,16 +141,22 @@ def _part(entry: Entry, *, alone: bool) -> list[str]:
     except UsageError as error:
         return [*lines, f"Not described here: {error}"]
     doc = Docstring.of(found["doc"])
-    lines += [f"**{doc.summary}**", "", doc.rest, "", *_parameters(found, doc)]
+    lines += [f"**{markdown(doc.summary)}**", "", doc.rest, "", *_parameters(found, doc)]
     lines += ["", "In a trial file:", "", "```yaml", found["example"], "```", ""]
     lines += _contract(found)
     if "Notes" in doc.sections:
         lines += ["", doc.sections["Notes"]]
     if "Examples" in doc.sections:
         lines += ["", "In Python:", "", session(doc.sections["Examples"], entry.card.module)]
-    if "References" in doc.sections:
+    if "References" in doc.sections and _new(doc.sections["References"], found["reference"] or ""):
         lines += ["", "Reference: " + flat(doc.sections["References"])]
     return lines
+
+
+def _new(references: str, known: str) -> bool:
+    """Say whether references tell more than the card's, which stands at the top."""
+    ours, theirs = (re.sub(r"\W+", " ", each).strip() for each in (references, known))
+    return ours not in theirs
 
 
 def session(text: str, module: str) -> str:
@@ -147,7 +184,9 @@ def imports(text: str, known: Mapping[str, Any], module: str) -> list[str]:
             home = getattr(found, "__module__", None) or module
             home = "equipoise.core" if home.startswith("equipoise.core.") else home
             wanted.setdefault(home, []).append(name)
-    return plain + [f"from {home} import {', '.join(names)}" for home, names in sorted(wanted.items())]
+    return plain + [
+        f"from {home} import {', '.join(names)}" for home, names in sorted(wanted.items())
+    ]
 
 
 def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:

@@ -9,8 +9,8 @@ from equipoise.cli._app import COMMANDS, load_command
 HEAD = """\
 # Commands
 
-`equipoise COMMAND --help` shows what stands here.
-[Machine output](../guide/machine-output.md) describes `--json` and the exit codes.
+`equipoise COMMAND --help` shows what stands here. What `--json` prints and what exit
+codes mean is told in [machine output](../guide/machine-output.md).
 """
 
 

@@ -73,12 +73,12 @@ def definitions(section: str) -> list[tuple[str, str]]:
 
 def markdown(text: str) -> str:
     """Turn the few things that docstrings write otherwise into Markdown."""
-    text = re.sub(r"^\.\. math::\n((?:\n| +.*(?:\n|$))+)", _math, text, flags=re.M)
+    text = re.sub(r"^\.\. math::((?: .*)?(?:\n|$)(?:\n| +.*(?:\n|$))*)", _math, text, flags=re.M)
     text = re.sub(r"^(=+(?: +=+)+)\n(.+)\n\1\n((?:.+\n)+?)\1$", _table, text, flags=re.M)
     text = re.sub(r"\$\$(.+?)\$\$([.,;]?)", _display, text, flags=re.S)
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
     text = re.sub(r"(?<!`)``(?!`)(.+?)(?<!`)``(?!`)", r"`\1`", text)
-    return _fence(text).strip()
+    return re.sub(r"\n{3,}", "\n\n", _fence(text)).strip()
 
 
 def examples(section: str) -> str:
@@ -131,7 +131,7 @@ def _fence(text: str) -> str:
     inside = False
     for line in text.splitlines():
         if line.startswith(">>>") and not inside:
-            out += ["", "```pycon"]
+            out += ["```pycon"] if not out or not out[-1] else ["", "```pycon"]
             inside = True
         elif inside and not line.strip():
             out.append("```")

@@ -45,7 +45,12 @@ class Card:
     paper: str | None = None
     reference: str | None = None
     requires: tuple[str, ...] = ()
-    replication: Mapping[str, Any] | None = None
+    replicates: bool = False
+
+    @property
+    def replication(self) -> dict[str, Any] | None:
+        """The replication's trial, read when it is asked for: most of a card is replication."""
+        return _read_yaml(self.path)["replication"] if self.replicates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +136,11 @@ class Catalog:
     def paper(self, slug: str) -> Card:
         """Return the card with a replication of this paper, or of this part id."""
         for card in self.cards:
-            if card.replication and (slug == card.paper or slug in card.parts):
+            if card.replicates and (slug == card.paper or slug in card.parts):
                 return card
         from equipoise.core.errors import UsageError, nearest
 
-        slugs = [card.paper or next(iter(card.parts)) for card in self.cards if card.replication]
+        slugs = [card.paper or next(iter(card.parts)) for card in self.cards if card.replicates]
         raise UsageError(
             f'No replication "{slug}".{nearest(slug, slugs)} There are: {", ".join(slugs)}.'
         )
@@ -191,18 +196,13 @@ def read_card(path: Path, package: str = _PACKAGE, root: Path | None = None) -> 
     UsageError
         One sentence that names the file and the mend.
     """
-    import yaml
 
     def wrong(fault: str, key: str = "") -> UsageError:
         from equipoise.core.errors import UsageError, nearest  # NumPy comes with them
 
         return UsageError(f"{path}: {fault}.{nearest(key, _KEYS) if key else ''}")
 
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), yaml_loader())  # noqa: S506 - safe
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problem = " ".join(str(error).split())
-        raise wrong(f"not a card, YAML says: {problem}") from error
+    raw = _read_yaml(path, head=True)
     if not isinstance(raw, dict):
         raise wrong("a card is a mapping with title, summary, version and parts")
     for key in sorted(set(raw) - _KEYS):
@@ -236,8 +236,27 @@ def read_card(path: Path, package: str = _PACKAGE, root: Path | None = None) -> 
         paper=raw.get("paper"),
         reference=raw.get("reference"),
         requires=tuple(raw.get("requires") or ()),
-        replication=raw.get("replication"),
+        replicates="replication" in raw,
     )
+
+
+def _read_yaml(path: Path, *, head: bool = False) -> Any:
+    """Return what a card says; the head is all but the replication, which comes last."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        if head:
+            text, key, rest = text.partition("\nreplication:")
+            if re.search(r"^\w", rest, re.MULTILINE):
+                raise ValueError("replication must be the last key")
+            text += "\nreplication:" if key else ""
+        return yaml.load(text, yaml_loader())  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError) as error:
+        from equipoise.core.errors import UsageError
+
+        problem = " ".join(str(error).split())
+        raise UsageError(f"{path}: not a card: {problem}.") from error
 
 
 def part(name: str, /, **parameters: Any) -> Part:

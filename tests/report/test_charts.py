@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.report.charts import (
@@ -31,6 +31,7 @@ def marks(svg, cls, tag=None):
     return [each.attrib for each in found if tag is None or each.tag == tag]
 
 
+@example([-451816813788.0, -449314987330.0])
 @given(st.lists(FINITE, min_size=1, max_size=6))
 def test_a_scale_holds_its_values_between_round_ticks(values):
     scale = Scale.over(values)
@@ -73,6 +74,7 @@ def test_a_chart_in_words_is_escaped_and_one_without_is_hidden():
     assert 'aria-hidden="true"' in str(axis(scale))
 
 
+@example([0.0, 6.7e-225, 2.2e-311], False)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200), st.booleans())
 def test_bins_count_every_score_once(values, bounded):
     column = np.array(values)

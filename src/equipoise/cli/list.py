@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from equipoise.cli._shared import JsonOption, console, print_json
+from equipoise.cli._shared import JsonOption, print_json
 
 if TYPE_CHECKING:
     from equipoise.catalog import Entry
@@ -52,20 +55,27 @@ def command(
     if json:
         print_json(rows)
         return
-    from rich.table import Table
-
     for each in KINDS:
         chosen = [row for row in rows if row["kind"] == each]
-        if not chosen:
-            continue
-        table = Table(box=None, padding=(0, 2, 0, 0), title=f"{each}s", title_justify="left")
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column()
-        for row in chosen:
-            table.add_row(row["id"], row["field"], row["summary"])
-        table.show_header = False
-        console().print(table)
+        if chosen:
+            _table(f"{each}s", chosen)
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows as columns, plainly: Rich would take longer to load than to list."""
+    wide = max(len(row["id"]) for row in rows)
+    left = wide + 2 + max(len(row["field"]) for row in rows) + 2
+    space = max(30, shutil.get_terminal_size((80, 24)).columns - left)
+    typer.echo(title)
+    for row in rows:
+        first, *more = textwrap.wrap(row["summary"], space)
+        name = f"{row['id']:{wide}}"
+        if "NO_COLOR" not in os.environ:
+            name = typer.style(name, bold=True)
+        typer.echo(f"{name}  {row['field']:{left - wide - 4}}  {first}")
+        for line in more:
+            typer.echo(" " * left + line)
+    typer.echo()
 
 
 def _text(entry: Entry) -> str:

@@ -22,6 +22,9 @@ MARGIN = 3.0
 
 BINS = 40
 
+_ALIKE = 1e-12
+"""Scores no further apart than this share of their size are one."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -66,7 +69,8 @@ def tick_label(value: float, scale: Scale) -> str:
     step = scale.ticks[1] - scale.ticks[0]
     largest = max(abs(scale.low), abs(scale.high))
     if largest >= 1e6 or step < 1e-4:
-        return f"{value:.3g}".replace("-", "−")
+        digits = 1 + math.ceil(math.log10(largest / step))
+        return f"{value:.{digits}g}".replace("-", "−")
     places = next((p for p in range(5) if abs(step - round(step, p)) < step * 1e-6), 5)
     return f"{value:,.{places}f}".replace("-", "−")
 
@@ -159,14 +163,15 @@ def bin_edges(columns: Sequence[np.ndarray], low: float | None, high: float | No
     if not len(values):
         return np.linspace(0.0, 1.0, 3)
     distinct = np.unique(values)
-    if 1 < len(distinct) <= 12 and np.ptp(np.diff(distinct)) < 1e-9:
-        step = distinct[1] - distinct[0]
+    step = np.diff(distinct)
+    if 1 < len(distinct) <= 12 and np.ptp(step) < 1e-6 * step[0] and step[0] > _ALIKE:
+        step = step[0]
         return np.append(distinct - step / 2, distinct[-1] + step / 2)
     if low is None or high is None:
         least, q_low, q_high, most = np.quantile(values, [0, 0.002, 0.998, 1])
         keep = 0.6 * (most - least) > q_high - q_low
         low, high = (q_low, q_high) if keep and q_high > q_low else (least, most)
-    if high <= low:
+    if high - low <= _ALIKE * max(1.0, abs(low), abs(high)):
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, BINS + 1)
 

@@ -13,10 +13,8 @@ SANS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation S
 SERIF = '"Iowan Old Style", "Palatino Linotype", Palatino, "Noto Serif", Georgia, serif'
 MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", "Liberation Mono", monospace'
 
-CATEGORIES = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#f0e442",
-)  # fmt: skip
-"""Hues for arms, after Okabe and Ito (2008), with their black softened and put late."""
+CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Hues for arms, after Okabe and Ito (2008); a grey follows, and their yellow comes last."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def config(palette: Palette = LIGHT) -> dict[str, Any]:
         "legend": {**quiet, "symbolStrokeWidth": 0, "symbolSize": 90},
         "header": quiet,
         "range": {
-            "category": list(CATEGORIES),
+            "category": [*CATEGORIES, palette.muted, "#f0e442"],
             "ordinal": {"scheme": "blues"},
             "ramp": {"scheme": "viridis"},
             "heatmap": {"scheme": "viridis"},

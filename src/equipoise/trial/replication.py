@@ -23,7 +23,7 @@ WORDS = {
 
 def replications() -> list[Card]:
     """Return every card with a replication, in order of the paper's slug."""
-    cards = [card for card in catalog().cards if card.replication]
+    cards = [card for card in catalog().cards if card.replicates]
     return sorted(cards, key=lambda card: card.paper or card.title)
 
 

@@ -92,6 +92,20 @@ def test_the_papers_order():
     assert (zero_mean["rrs"] > zero_mean["rotated"]).all()
 
 
+def test_a_lone_spike_spoils_smoothing_after_a_rotation():
+    reference = LinearLayer()
+    control = reference.load(Rng(0))
+    lost = {}
+    for spikes in (1, 20):
+        task = OutputError(reference, "signed_channels_spikes", draws=3, spikes=spikes)
+        units = list(task.units(Rng(0)))
+        for arm in ("rotated", "rrs"):
+            found = task.perform(ARMS[arm].apply(control, Rng(1)), units, Rng(0))
+            lost[arm, spikes] = np.mean([each.scores["relative_error"] for each in found])
+    assert lost["rrs", 1] > 1.1 * lost["rotated", 1]
+    assert lost["rrs", 20] < 0.9 * lost["rotated", 20]
+
+
 def test_arms_see_the_same_draws():
     task = OutputError(LinearLayer.tiny(), "spikes", draws=2, tokens=32)
     control = LinearLayer.tiny().load(Rng(0))

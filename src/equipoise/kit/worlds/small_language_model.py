@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[^\W\d_][\w'-]*|\d|[^\w\s]")
 _LONGEST = 24
 PAD, START, ANSWER, END, UNKNOWN = range(5)
 _SPECIAL = 5
-_BACK = 2
+_BACK = 3
 _QUESTION = 0.2
 
 

@@ -3,7 +3,7 @@
 Everything is measured in this process, on one thread, as CPU seconds; a peer that would take
 minutes runs fewer draws, and its line says how many and what that scales to.
 
-    OMP_NUM_THREADS=1 python benchmarks/statistics.py
+    OMP_NUM_THREADS=1 python benchmarks/kit_statistics.py
 """
 
 from __future__ import annotations

@@ -1,0 +1,153 @@
+"""What the guide tells people to write works: trials load, sessions run, the worked part passes."""
+
+import doctest
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from equipoise.catalog import Catalog, catalog
+from equipoise.checks import checks_for, verify
+from equipoise.core import UsageError
+from equipoise.trial import TrialFileError, loads
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "index.md", *sorted((DOCS / "guide").glob("*.md")), ROOT / "README.md"]
+FENCE = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", flags=re.M | re.S)
+
+
+def blocks(language):
+    """Return (page, number, text) of every fence in a language."""
+    return [
+        pytest.param(text, id=f"{page.stem}-{number}")
+        for page in PAGES
+        for number, (_, name, text) in enumerate(FENCE.findall(page.read_text()))
+        if name == language and (language != "yaml" or re.search(r"^arms:", text, flags=re.M))
+    ]
+
+
+@pytest.fixture
+def read_twice(tmp_path, monkeypatch):
+    """The part that the guide writes, made from the page's own code."""
+    text = (DOCS / "guide" / "writing-a-part.md").read_text()
+    found = {
+        name: next(body for _, lang, body in FENCE.findall(text) if lang == lang_ and mark in body)
+        for name, lang_, mark in [
+            ("read_twice.py", "python", "class ReadTwice"),
+            ("read_twice.yaml", "yaml", "title:"),
+            ("test_read_twice.py", "python", "def test_"),
+        ]
+    }
+    folder = tmp_path / "mine" / "language"
+    folder.mkdir(parents=True)
+    for path in (tmp_path / "mine", folder):
+        (path / "__init__.py").touch()
+    for name, body in found.items():
+        (folder / name).write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    entry = Catalog([("mine", tmp_path / "mine")]).find("read_twice")
+    monkeypatch.setitem(catalog().entries, "read_twice", entry)
+    yield entry
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_every_trial_loads(text, read_twice):
+    try:
+        assert loads(text).arms
+    except UsageError as error:
+        if "openai" not in str(error):  # where the client is not installed
+            raise
+
+
+@pytest.mark.parametrize("language", ["python", "pycon"])
+def test_every_session_runs(language):
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    parser = doctest.DocTestParser()
+    ran = 0
+    for page in PAGES:
+        sessions = [text for _, name, text in FENCE.findall(page.read_text()) if name == language]
+        for text in sessions:
+            if text.startswith(">>>"):
+                runner.run(parser.get_doctest(text, {}, page.name, str(page), 0))
+                ran += 1
+    assert ran or language == "pycon"
+    assert runner.failures == 0
+
+
+def test_the_worked_part_passes_its_doctest_and_its_test(read_twice):
+    module = importlib.import_module("mine.language.read_twice")
+    assert doctest.testmod(module).attempted
+    assert doctest.testmod(module).failed == 0
+    importlib.import_module(
+        "mine.language.test_read_twice"
+    ).test_only_the_last_message_is_repeated()
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "parameters_are_frozen_and_documented",
+        "bad_values_are_refused",
+        "docstring_teaches",
+        "control_is_left_alone",
+        "capabilities_survive",
+        "null_setting_is_the_identity",
+    ],
+)
+def test_the_worked_part_conforms(read_twice, check):
+    found = next(each for each in checks_for("treatment") if each.name == check)
+    assert verify(read_twice, found) == "passed"
+
+
+def test_the_mistakes_shown_are_the_mistakes_made(read_twice):
+    text = next(p.values[0] for p in blocks("yaml") if "read-twice" in p.values[0])
+    wrong = text.replace("[read_twice]", "[read_twise]").replace("times: 3", "times: 9")
+    page = (DOCS / "guide" / "writing-a-part.md").read_text()
+    with pytest.raises(TrialFileError) as caught:
+        loads(wrong, name="sums.yaml")
+    assert str(caught.value) in page
+
+    text = next(p.values[0] for p in blocks("yaml") if "trial: rounding" in p.values[0])
+    wrong = text.replace("eight: [{round_to_nearest", "eight: [{round_to_neerest")
+    wrong = wrong.replace("weights: 4", "weights: 40")
+    with pytest.raises(TrialFileError) as caught:
+        loads(wrong, name="rounding.yaml")
+    assert str(caught.value) in (DOCS / "guide" / "first-trial.md").read_text()
+
+
+def test_every_command_the_guide_names_exists():
+    from equipoise.cli._app import COMMANDS
+
+    named = {
+        word
+        for page in PAGES
+        for word in re.findall(r"(?:^\$ |`)equipoise ([a-z]+)\b", page.read_text(), flags=re.M)
+    }
+    assert named <= set(COMMANDS)
+    assert len(named) >= 8
+
+
+def test_every_key_of_a_trial_file_is_explained():
+    from equipoise.trial.schema import ArmFile, ClaimFile, TrialFile
+
+    page = (DOCS / "guide" / "trial-files.md").read_text()
+    for model in (TrialFile, ArmFile, ClaimFile):
+        missing = [name for name in model.model_fields if f"`{name}" not in page]
+        assert not missing
+
+
+def test_every_method_of_an_interval_is_explained():
+    page = (DOCS / "guide" / "statistics.md").read_text()
+    folder = ROOT / "src" / "equipoise" / "kit" / "statistics"
+    source = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    names = set(re.findall(r'method="([a-z0-9-]+)"', source))
+    names |= {"t", "cr2", "cr2-logit", "two-way", "tango", "wilson-clusters", "studentized-log"}
+    names |= {"bca", "percentile", "studentized", "delta-t", "delta-cr2"}
+    assert names >= {"wilson", "newcombe", "welch", "order-statistic", "betting", "asymptotic"}
+    assert not [name for name in names if f"`{name}`" not in page]
