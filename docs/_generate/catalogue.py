@@ -184,9 +184,14 @@ def imports(text: str, known: Mapping[str, Any], module: str) -> list[str]:
             home = getattr(found, "__module__", None) or module
             home = "equipoise.core" if home.startswith("equipoise.core.") else home
             wanted.setdefault(home, []).append(name)
-    return plain + [
-        f"from {home} import {', '.join(names)}" for home, names in sorted(wanted.items())
-    ]
+    return plain + [_from(home, names) for home, names in sorted(wanted.items())]
+
+
+def _from(home: str, names: list[str]) -> str:
+    line = f"from {home} import {', '.join(names)}"
+    if len(line) <= 74:  # what a page shows without scrolling
+        return line
+    return f"from {home} import (\n...     " + ",\n...     ".join(names) + ",\n... )"
 
 
 def _parameters(found: dict[str, Any], doc: Docstring) -> list[str]:
@@ -253,7 +258,7 @@ def _replication(card: Card, ledger: Path) -> list[str]:
     raw = card.replication or {}
     lines += [str(raw.get("question", "")), "", f"`equipoise replicate {name}` runs it.", ""]
     lines += [f"What differs from the paper: {flat(str(raw.get('differs', '')))}", ""]
-    path = ledger / f"{name}.json"
+    path = ledger / f"{card.paper or card.title.lower().replace(' ', '-')}.json"
     if path.exists():
         lines += _ledger(json.loads(path.read_text(encoding="utf-8")), card)
     else:

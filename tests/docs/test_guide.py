@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -140,6 +141,37 @@ def test_every_key_of_a_trial_file_is_explained():
     for model in (TrialFile, ArmFile, ClaimFile):
         missing = [name for name in model.model_fields if f"`{name}" not in page]
         assert not missing
+
+
+def test_json_is_as_the_contract_says(tmp_path):
+    from equipoise.kit.worlds.coins import Coin, Tosses
+    from equipoise.trial import Arm, Claim, Trial, run
+
+    page = (DOCS / "guide" / "machine-output.md").read_text()
+    shown = [json.loads(text) for _, name, text in FENCE.findall(page) if name == "json"]
+    section = page.split("## `run --json`")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", section, flags=re.M)
+    named = {name for cell in cells for name in re.findall(r"`([\w\[\].]+)`", cell)}
+    trial = Trial(
+        "coins",
+        {"a": Arm(Coin(0.4)), "b": Arm(Coin(0.6))},
+        {"toss": Tosses(60)},
+        [Claim("b", "beats", "a", "toss")],
+    )
+    found = json.loads(json.dumps(run(trial, store=tmp_path / "s.sqlite").as_json()))
+    (claim,) = found["claims"]
+    assert {n for n in named if "[" not in n and n not in ("clusters", "builds", "p_adjusted")} - {
+        "paper"
+    } <= set(found) | {"sequences"}
+    optional = {"clusters", "builds", "reason", "more_units"}
+    assert {n.partition("[].")[2] for n in named if n.startswith("claims[].")} <= (
+        set(claim) | optional
+    )
+    example = shown[0]
+    assert set(example) <= set(found) | {"question"}
+    assert set(example["claims"][0]) <= set(claim) | {"margin"}
+    assert set(example["estimates"][0]) <= set(found["estimates"][0]) | {"unit"}
+    assert set(example["effects"][0]) <= set(found["effects"][0])
 
 
 def test_every_method_of_an_interval_is_explained():

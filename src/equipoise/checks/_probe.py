@@ -73,9 +73,9 @@ def stock_subject(treatment: type[Any]) -> Any:
         from equipoise.kit.language.canned import Canned
 
         return Canned(_echo)
-    from equipoise.kit.worlds.language import tiny_language_model
+    from equipoise.kit.language.tiny import tiny_model
 
-    return tiny_language_model()
+    return tiny_model()
 
 
 def _echo(request: Request) -> str:

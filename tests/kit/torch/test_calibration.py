@@ -4,16 +4,16 @@ import torch
 from torch import nn
 
 from equipoise.core import Rng, UsageError
+from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.calibration import calibration_batches
 from equipoise.kit.torch.subjects import ModuleSubject
-from equipoise.kit.worlds.language import tiny_language_model
 
 
 def test_windows_do_not_overlap(tmp_path):
     text = tmp_path / "text.txt"
     letters = Rng(0).numpy().choice(list("abcdefghij"), 1000)
     text.write_text("".join(letters))
-    subject = tiny_language_model()
+    subject = tiny_model()
     found = calibration_batches(subject, str(text), Rng(0), samples=5, length=100)
     assert [batch.shape for batch in found] == [(1, 100)] * 5
     whole = subject.tokenizer(text.read_text(), add_special_tokens=False)["input_ids"]
@@ -40,7 +40,7 @@ def test_faults_are_told(tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("ab")
     with pytest.raises(UsageError, match="has 2 tokens, too few"):
-        calibration_batches(tiny_language_model(), str(short), Rng(0), length=10)
+        calibration_batches(tiny_model(), str(short), Rng(0), length=10)
     plain = ModuleSubject(nn.Linear(2, 1))
     with pytest.raises(UsageError, match="without a tokenizer is calibrated on rows"):
         calibration_batches(plain, "builtin:python_topics", Rng(0))

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.copies import (
     copy_module,
     linear_layers,
@@ -9,7 +10,6 @@ from equipoise.kit.torch.copies import (
     replace_modules,
     shared_tensors,
 )
-from equipoise.kit.worlds.language import tiny_llama
 
 
 def test_copy_shares_every_tensor_and_no_module():
@@ -56,7 +56,7 @@ def test_unknown_name_is_refused():
 
 
 def test_linear_layers_leave_the_head_out():
-    module = tiny_llama()
+    module = tiny_model().module
     names = linear_layers(module)
     assert len(names) == 2 * 7
     assert output_head(module) is module.lm_head

@@ -184,9 +184,9 @@ def test_padding_does_not_move_smoothing(llama, ids):
 
 
 def test_left_padding_through_the_language_model():
-    from equipoise.kit.worlds.language import tiny_language_model
+    from equipoise.kit.language.tiny import tiny_model
 
-    control = tiny_language_model()
+    control = tiny_model()
     treated = control.with_module(
         quantize_module(control.module, Scheme(4, 4, smooth=4, rotation="hadamard"), Rng(0))
     )

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from equipoise.core import HasModule, Rng, UsageError
+from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.quantizers import relative_error
-from equipoise.kit.worlds.language import tiny_language_model
 from equipoise.methods.quantization.calibrated import GPTQ, SmoothQuant
 from equipoise.methods.quantization.output_error import LinearLayer
 from equipoise.methods.quantization.rotated_runtime_smooth import (
@@ -27,7 +27,7 @@ PARTS = [
 
 @pytest.mark.parametrize("part", PARTS, ids=repr)
 def test_skeleton_filled_is_the_treated_subject(part):
-    control = tiny_language_model()
+    control = tiny_model()
     treated = part.apply(control, Rng(0))
     state = {name: tensor.clone() for name, tensor in treated.module.state_dict().items()}
     hollow = part.skeleton(control)
@@ -39,7 +39,7 @@ def test_skeleton_filled_is_the_treated_subject(part):
 
 @pytest.mark.parametrize("part", PARTS, ids=repr)
 def test_smoothing_asks_for_whole_sequences(part):
-    module = part.apply(tiny_language_model(), Rng(0)).module
+    module = part.apply(tiny_model(), Rng(0)).module
     smooths = isinstance(part, RuntimeSmooth | RotatedRuntimeSmooth)
     assert getattr(module, "equipoise_whole_sequence", False) == smooths
 
@@ -105,7 +105,7 @@ def test_bad_parameters_are_refused():
 def test_generation_goes_on_from_a_cache():
     from equipoise.core import Request
 
-    treated = RotatedRuntimeSmooth(group=8).apply(tiny_language_model(), Rng(0))
+    treated = RotatedRuntimeSmooth(group=8).apply(tiny_model(), Rng(0))
     (found,) = treated.generate([Request("hello", max_tokens=5)])
     assert len(found.texts) == 1
 
