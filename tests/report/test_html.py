@@ -84,6 +84,18 @@ def test_the_page_says_verdicts_first_then_everything_else(case, tmp_path, coins
     assert "equipoise run trial.yaml" in page.text
 
 
+def test_arms_off_the_control_by_more_than_their_interval_are_signed(case, tmp_path, coins):
+    found = case(coins(arms={"fair": 0.5, "loaded": 0.8, "same": 0.5, "worn": 0.1}, claims=[]))
+    _, page = page_of(found, tmp_path)
+    signs = [(attrs["aria-label"]) for tag, attrs in page.tags if attrs.get("class") == "sign"
+             and attrs["aria-label"].endswith("control")]  # fmt: skip
+    assert signs == ["better than control", "worse than control"]
+    tones = {each["arm"]: (each["low"] > 0) - (each["high"] < 0) for each in found.row["effects"]}
+    assert tones == {"loaded": 1, "same": 0, "worn": -1}
+    assert re.search("loaded 0.* ▲", page.text)
+    assert page.count("svg", "interval good") == page.count("svg", "interval bad") == 1
+
+
 def test_hostile_text_stays_text(case, tmp_path, hostile):
     text, page = page_of(case(hostile()), tmp_path)
     check_safe(text, page)

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -58,6 +58,7 @@ def test_verdicts_come_first_then_the_numbers(case, tmp_path, coins):
     assert text.count("<details>") == text.count("</details>") == 2
 
 
+@example("a | b \\| c `|` *d* [e](f) <g> ~~h~~ @i #1 http://j www.k :tada: $l$")
 @given(st.text(st.characters(), max_size=60))
 def test_any_text_is_shown_as_it_is(text):
     wanted = " ".join(visible(text).split())
@@ -83,7 +84,8 @@ def test_hostile_text_makes_no_markup_in_any_place(case, tmp_path, hostile_text,
 
 
 def test_nobody_is_called_and_nothing_is_linked(case, tmp_path, hostile):
-    text = text_of(case(hostile()).row, tmp_path)
+    text = text_of(case(hostile()).row | {"control": "@me #1 <b>"}, tmp_path)
+    assert "Effects against @&#8203;me #&#8203;1 &lt;b&gt;</summary>" in text
     assert not re.search(r"(?<![\\&])[@#]\w", text.replace("### ", ""))
     assert "www." not in markdown.plain("www.evil.example")
     assert "http:" not in markdown.plain("http://evil.example")

@@ -65,7 +65,9 @@ def render(row: Mapping[str, Any]) -> str:
         parts.append(_folded("Estimates", ("Arm", "Task", "Measure", "Value", "Interval"),
                              [_estimate(each) for each in estimates]))  # fmt: skip
     if effects:
-        title = f"Effects against {_html(row.get('control', ''))}"
+        # Inside a tag Markdown takes no backslashes, but people can still be called.
+        control = re.sub(r"([@#])(?=\w)", r"\1&#8203;", _html(row.get("control", "")))
+        title = f"Effects against {control}"
         parts.append(_folded(title, ("Arm", "Task", "Score", "Better by", "Interval"),
                              [_estimate(each) for each in effects]))  # fmt: skip
     parts.append(_foot(row))

@@ -112,16 +112,6 @@ def test_limits_and_stops_are_kept(taught):
     assert stopped.finish == ("stop",)
 
 
-def test_words_come_back_as_they_went_in():
-    text = "Ada has 12 red keys. How many keys does Ada have? So Bo has 12 + 7 = 19 keys."
-    words = Words.learn([text], 100)
-    assert words.decode(words.encode(text)) == text
-    assert Words.from_tensor(words.as_tensor(100)).words == words.words
-    few = Words.learn([text], 5)
-    assert len(few.words) == 5
-    assert few.decode(few.encode("Zoe")) == ""
-
-
 def test_unequal_limits_in_one_batch(taught):
     pairs = TEACH.pairs(Rng(1))[:3]
     found = answer(taught.module, [q for q, _ in pairs], [2, 50, 5])

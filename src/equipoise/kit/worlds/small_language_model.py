@@ -225,7 +225,7 @@ class _Block(nn.Module):
 
 
 def _rotations(positions: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    rates = 10_000.0 ** (-torch.arange(0, size, 2, device=positions.device) / size)
+    rates = 1_000.0 ** (-torch.arange(0, size, 2, device=positions.device) / size)
     angles = positions[:, None, :, None] * rates
     return angles.cos(), angles.sin()
 

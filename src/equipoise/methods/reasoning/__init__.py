@@ -5,7 +5,7 @@ The plain functions load on first use.
 >>> from equipoise.core import Rng
 >>> from equipoise.methods.reasoning import generate
 >>> generate(depth=1, rng=Rng(3)).answer
-11
+10
 """
 
 from importlib import import_module

@@ -102,7 +102,7 @@ class MathGap(Task):
     >>> task = MathGap(depth=1, problems=1, train=0)
     >>> (unit,) = task.units(Rng(0))
     >>> unit.stratum, unit.target["answer"]
-    ('depth 1', 8)
+    ('depth 1', 13)
     """
 
     shape: str | tuple[str, ...] = "linear_comparison"

@@ -111,9 +111,9 @@ class TrainReasoner(Treatment):
     """
 
     data: Task
-    steps: int = between(1, 1_000_000, default=1_500)
-    batch_tokens: int = between(16, 1_000_000, default=2_048)
-    rate: float = between(1e-6, 1.0, default=3e-3)
+    steps: int = between(1, 1_000_000, default=6_000)
+    batch_tokens: int = between(16, 1_000_000, default=1_024)
+    rate: float = between(1e-6, 1.0, default=4e-3)
 
     needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True

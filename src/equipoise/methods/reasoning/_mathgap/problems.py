@@ -256,10 +256,12 @@ def generate(
     Examples
     --------
     >>> problem = generate(depth=1, rng=Rng(3))
-    >>> print(problem.text)
-    Joan has 18 combs. Joan has 7 more combs than Irma. How many combs does Irma have?
+    >>> print(problem.body)
+    Heidi has 16 old maps. Heidi has 6 more old maps than Ruben.
+    >>> print(problem.question)
+    What number of old maps does Ruben have?
     >>> print(problem.trace)
-    Joan has 18 combs. Joan has 7 more combs than Irma. So Irma has 18 - 7 = 11 combs.
+    Heidi has 16 old maps. Heidi has 6 more old maps than Ruben. So Ruben has 16 - 6 = 10 old maps.
     """
     depth, width = complexity(shape, depth, width, who)
     limits = trees.Limits(tuple(leaf), tuple(inner), tuple(comparisons))  # type: ignore[arg-type]
