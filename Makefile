@@ -20,7 +20,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) hypothesis pytest pytest-timeout ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material
+	$(PIP) hypothesis pytest pytest-timeout ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml
 	touch $@
 
 demo: $(VENV)/.run  ## Run examples/four_bit_activations.yaml on a real model.
@@ -32,16 +32,16 @@ demo: $(VENV)/.run  ## Run examples/four_bit_activations.yaml on a real model.
 test: $(VENV)/.test lint  ## Lint, type-check, test, replicate quickly, build the docs.
 	$(BIN)/python -m pytest
 	EQUIPOISE_STORE=$$(mktemp -d)/store.sqlite $(BIN)/equipoise replicate --all --quick
-	$(BIN)/python docs/generate.py && $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/generate.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --config pyproject.toml
+	$(BIN)/lint-imports pyproject.toml
 
 docs: $(VENV)/.test  ## Build the documentation into site/.
-	$(BIN)/python docs/generate.py && $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/generate.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.test  ## Measure speed beside peers, which go into a venv of their own.
 	$(BIN)/python -m benchmarks

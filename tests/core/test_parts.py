@@ -51,7 +51,7 @@ def test_parameters_say_what_enters_the_identity():
 
 def test_a_score_names_the_nearest():
     outcomes = Outcomes.of(correct=[1, 0])
-    with pytest.raises(UsageError, match='No score "corect".*Nearest: correct'):
+    with pytest.raises(UsageError, match=r'No score "corect".*Nearest: correct'):
         outcomes.score("corect")
 
 

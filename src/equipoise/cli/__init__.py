@@ -9,7 +9,8 @@ import sys
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code.
 
-    What `EquipoiseError` says is printed as one sentence; a bug keeps its traceback.
+    What `EquipoiseError` says is printed as one sentence; a bug keeps its
+    traceback and exits with 4, since 1 means that a claim was refuted.
     """
     from equipoise.cli._app import app, report_error
 
@@ -21,6 +22,9 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         from equipoise.core.errors import EquipoiseError
 
-        if not isinstance(error, EquipoiseError):
-            raise
-        sys.exit(report_error(error))
+        if isinstance(error, EquipoiseError):
+            sys.exit(report_error(error))
+        import traceback
+
+        traceback.print_exc()
+        sys.exit(4)

@@ -115,7 +115,8 @@ def describe(entry: Any) -> dict[str, Any]:
 
 
 def _example(entry: Any, rows: list[dict[str, Any]]) -> str:
-    shown = [row for row in rows if row["required"]] or rows[:2]
+    shown = [row for row in rows if row["required"]]
+    shown = shown or [row for row in rows if row["default"] not in (None, [], "")][:2]
     values = ", ".join(
         f"{row['name']}: {json_.dumps(row['default'], default=str) if not row['required'] else '…'}"
         for row in shown

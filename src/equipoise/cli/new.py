@@ -38,8 +38,8 @@ def command(
 ) -> None:
     """Write the skeleton of a new part: module, card, test, change fragment.
 
-    It passes every conformance check as it stands; `make test` runs them. Nothing
-    that exists is overwritten.
+    It passes every conformance check as it stands; the tests run them (`make test`
+    here, `pytest` in a package of your own). Nothing that exists is overwritten.
     """
     from equipoise.catalog import KINDS, catalog
     from equipoise.core.errors import UsageError, nearest

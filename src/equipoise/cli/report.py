@@ -21,18 +21,20 @@ def command(
 ) -> None:
     """Write the HTML, Markdown or JUnit report of a run."""
     from equipoise.core.errors import UsageError
-    from equipoise.report import html, junit, markdown
+    from equipoise.report import html as html_report
+    from equipoise.report import junit as junit_report
+    from equipoise.report import markdown as markdown_report
 
     with open_store(store) as opened:
         found = opened.run(run)
         if found["result"] is None:
             raise UsageError(f"Run {found['id']} is {found['status']} and has no result to report.")
         if output.suffix == ".html":
-            html.write(found["result"], opened, output)
+            html_report.write(found["result"], opened, output)
         elif output.suffix == ".md":
-            markdown.write(found["result"], output)
+            markdown_report.write(found["result"], output)
         elif output.suffix == ".xml":
-            junit.write(found["result"], output)
+            junit_report.write(found["result"], output)
         else:
             raise UsageError(f"--output must end in .html, .md or .xml, got {output.name}.")
     typer.echo(str(output))

@@ -105,8 +105,8 @@ class Parameter:
         if "low" in self.metadata:
             low, high = self.metadata["low"], self.metadata["high"]
             if math.isinf(high):
-                return f"{text} of at least {low:g}"
-            return f"{text} from {low:g} to {high:g}"
+                return f"{text} of at least {_number(low)}"
+            return f"{text} from {_number(low)} to {_number(high)}"
         return text
 
 
@@ -121,6 +121,10 @@ def parameters(cls: type) -> tuple[Parameter, ...]:
             default = field.default_factory()
         found.append(Parameter(field.name, hints[field.name], default, field.metadata))
     return tuple(found)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _complaint(parameter: Parameter, value: Any) -> str | None:

@@ -114,7 +114,7 @@ def _task(
     found.distributions += [_distribution(task, name, columns, estimates) for name in names]
     for versus, arm, _, score in pairs:
         if (name := score or main) and versus in columns and arm in columns:
-            shown = _disagreements(store, run, task, arms, columns, (versus, arm), name, each)
+            shown = _disagreements(store, task, arms, columns, (versus, arm), name, each)
             found.pairs.append(shown)
     for arm, outcomes in columns.items():
         if failed := int(outcomes.failed.sum()):
@@ -194,7 +194,6 @@ def _histogram(
 
 def _disagreements(
     store: Store,
-    run: int,
     task: str,
     arms: Mapping[str, dict[str, Any]],
     columns: Mapping[str, Outcomes],
@@ -208,13 +207,10 @@ def _disagreements(
     sign = -1 if spec.higher_is_better is False else 1
     gap = sign * _unit_means(fill(b, score, "worst")[0] - fill(a, score, "worst")[0], a.unit)
     cells = arms[versus], arms[arm]
-    # The store may hold more units than this run is about, and ranks them all.
-    more = store.costs(cells[0]["arm"], cells[0]["task"])["units"] > len(np.unique(a.unit))
+    size = {name: cells[0][name] for name in ("units", "repeats")}
     rows = store.disagreements(
-        cells[0]["arm"], cells[1]["arm"], cells[0]["task"], score, limit=(5 if more else 1) * each
+        cells[0]["arm"], cells[1]["arm"], cells[0]["task"], score, limit=each, **size
     )
-    if more:
-        rows = [shown for shown in rows if _covered(store, run, cells[0], shown["unit"])]
     return {
         "versus": versus,
         "arm": arm,
@@ -233,10 +229,6 @@ def _unit_means(values: np.ndarray, units: np.ndarray) -> np.ndarray:
     _, where = np.unique(units[kept], return_inverse=True)
     counts = np.bincount(where)
     return np.bincount(where, values[kept]) / counts if len(counts) else np.empty(0)
-
-
-def _covered(store: Store, run: int, cell: Mapping[str, Any], unit: str) -> bool:
-    return bool(store.rows(run, arm=cell["arm"], task=cell["task"], where={"unit": unit}, limit=1))
 
 
 def _unit(row: Mapping[str, Any], spec: ScoreSpec) -> dict[str, Any]:

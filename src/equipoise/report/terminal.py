@@ -205,7 +205,8 @@ def _footer(row: dict[str, Any], console: Console) -> None:
         console.print(f"Differs from the paper: {row['differs']}", style="dim")
     status = {
         "finished": "",
-        "early": " Ended early: every claim was decided.",
+        "early": " Ended early: every claim was decided. Verdicts allow for every look; "
+        "the other intervals do not.",
         "budget": " Ended by the budget: raise it to go on.",
     }.get(row["status"], "")
     reused = f", {row['reused']:,} of them from before" if row.get("reused") else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,15 @@ _ANSWER = ("status", "scores", "output", "error_kind", "error")
 
 
 def disagreements(
-    connection: Connection, pair: tuple[int, int], task: int, score: str, limit: int
+    connection: Connection,
+    pair: tuple[int, int],
+    task: int,
+    score: str,
+    limit: int,
+    size: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return the units on which two arms' mean scores differ most."""
-    columns = [read.read_outcomes(connection, arm, task) for arm in pair]
+    columns = [read.read_outcomes(connection, arm, task, **size) for arm in pair]
     scored = [_scored(each, score) for each in columns]
     (unit_a, mean_a), (unit_b, mean_b) = (_means(*each[::3]) for each in scored)
     shared, in_a, in_b = np.intersect1d(unit_a, unit_b, assume_unique=True, return_indices=True)

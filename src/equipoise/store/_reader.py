@@ -229,7 +229,16 @@ class Reader:
         return found
 
     def disagreements(
-        self, arm_a: int, arm_b: int, task: int, score: str, limit: int = 20
+        self,
+        arm_a: int,
+        arm_b: int,
+        task: int,
+        score: str,
+        limit: int = 20,
+        *,
+        builds: int | None = None,
+        repeats: int | None = None,
+        units: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return the units on which two arms differ most, both answers side by side.
 
@@ -239,7 +248,8 @@ class Reader:
         means do.
         """
         with self._connected() as connection:
-            return compare.disagreements(connection, (arm_a, arm_b), task, score, limit)
+            size = {"builds": builds, "repeats": repeats, "unit_count": units}
+            return compare.disagreements(connection, (arm_a, arm_b), task, score, limit, size)
 
     def score_names(self, run: int | str) -> list[str]:
         """Return the names of all scores in what a run is about."""

@@ -124,7 +124,10 @@ class _Watched:
             "method": f"confidence sequence, {kind}",
             "note": note,
             "lost": self.lost / max(1, self.seen),
-            "steps": self.steps or [{"n": 0, "value": math.nan, "low": math.nan, "high": math.nan}],
+            "steps": [
+                {name: value if math.isfinite(value) else None for name, value in step.items()}
+                for step in self.steps
+            ],
         }
 
     def _values(self, numbers: np.ndarray) -> np.ndarray:

@@ -112,6 +112,7 @@ class Result:
     sequences: Sequence[Mapping[str, Any]] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     level: float = 0.95
+    policy: Literal["worst", "exclude"] = "worst"
     run: int | None = None
 
     @property
@@ -139,6 +140,7 @@ class Result:
             "reused": self.reused,
             "seconds": round(self.seconds, 3),
             "level": self.level,
+            "policy": self.policy,
             "control": self.control,
             "claims": [claim.as_json() for claim in self.claims],
             "estimates": [row.as_json() for row in self.estimates],

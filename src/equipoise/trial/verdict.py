@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from equipoise.catalog import recipe
 from equipoise.core import Estimate
 from equipoise.kit.statistics.corrections import holm
 from equipoise.kit.statistics.planning import units_to_settle
@@ -104,6 +105,7 @@ def judge(claim: Claim, estimate: Estimate, lost: float = 0.0) -> ClaimResult:
             "other": claim.other,
             "margin": claim.margin,
             "score": claim.score,
+            "measure": None if claim.measure is None else recipe(claim.measure),
         },
         reason="; ".join(reasons),
         more_units=more,

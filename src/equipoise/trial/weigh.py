@@ -51,6 +51,7 @@ def weigh(
         sequences=sequences,
         provenance=about,
         level=trial.level,
+        policy=trial.errors,
         run=run.number,
     )
 
@@ -166,10 +167,13 @@ def early_claims(trial: Trial, sequences: Sequence[Mapping[str, Any]]) -> list[C
     found = []
     for claim, sequence in zip(trial.claims, sequences, strict=True):
         last = sequence["steps"][-1]
+        value, low, high = (
+            float("nan") if last[name] is None else last[name] for name in ("value", "low", "high")
+        )
         estimate = Estimate(
-            last["value"],
-            last["low"],
-            last["high"],
+            value,
+            low,
+            high,
             level=sequence["level"],
             n=last["n"],
             method=sequence["method"],
