@@ -30,7 +30,7 @@ def peers() -> str:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or [*WITH_PEER, "kit_statistics", *IN_PEER]
+    chosen = sys.argv[1:] or [*WITH_PEER, "kit_statistics", "coverage", *IN_PEER]
     for name in chosen:
         print(f"# {name}", flush=True)
         script = str(ROOT / "benchmarks" / f"{name}.py")
