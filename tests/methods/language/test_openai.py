@@ -23,7 +23,7 @@ def test_identity_is_the_model_and_not_the_address():
     [
         ({"model": ""}, "model must be the name of a model"),
         ({"base_url": "ftp://x"}, "base_url must be an address"),
-        ({"max_connections": 0}, "must be an integer from 1 to 10000, got 0"),
+        ({"max_connections": 0}, "must be an integer from 1 to 10,000, got 0"),
         ({"timeout": 0}, "timeout must be a number from 0.001"),
     ],
 )

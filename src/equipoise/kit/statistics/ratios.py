@@ -68,7 +68,7 @@ def ratio(
     >>> import numpy as np
     >>> b = np.linspace(1, 2, 50)
     >>> print(ratio(1.5 * b + np.tile([0.1, -0.1], 25), b, draws=2000))
-    1.500 [1.481, 1.520]
+    1.500 [1.481, 1.519]
     """
     who = "ratio"
     check_level(level, who)

@@ -89,7 +89,7 @@ def bootstrap(
     >>> import numpy as np
     >>> x = np.arange(100.0)
     >>> print(bootstrap(np.median, (x,), rng=Rng(0), method="percentile"))
-    49.500 [40.000, 59.000]
+    49.500 [40.500, 58.500]
     """
     who = "bootstrap"
     check_level(level, who)
@@ -189,7 +189,7 @@ def bootstrap_mean(
     Examples
     --------
     >>> print(bootstrap_mean(range(100), rng=Rng(0), draws=2000))
-    49.500 [43.959, 55.370]
+    49.500 [43.890, 55.050]
     """
     who = "bootstrap_mean"
     check_level(level, who)

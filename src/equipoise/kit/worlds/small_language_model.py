@@ -250,6 +250,7 @@ def train(
 
     Pairs of about the same length make a batch. The loss counts a question's
     tokens too, at a fifth: what they repeat teaches the model to look things up.
+    One thread does it, so the number of processors does not move the result.
 
     Parameters
     ----------
@@ -284,7 +285,9 @@ def train(
         lr=rate, betas=(0.9, 0.98), foreach=True,
     )  # fmt: skip
     losses = []
-    model.train()
+    threads = torch.get_num_threads()
+    # Sums of floats depend on how many threads share them; small matrices gain little by two.
+    torch.set_num_threads(1)
     for step in range(steps):
         done = step / steps
         factor = min(1.0, (step + 1) / max(1.0, 0.05 * steps)) * (
@@ -305,7 +308,7 @@ def train(
         losses.append(float(loss.detach()))
         if report is not None:
             report(step, losses[-1])
-    model.eval()
+    torch.set_num_threads(threads)
     return float(np.mean(losses[-max(1, steps // 20) :]))
 
 
