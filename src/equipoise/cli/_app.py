@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,9 @@ class _Group(TyperGroup):
 
 
 def _only_listing(ctx: Any) -> bool:
-    words = ctx.obj or ()
-    return not any(word in COMMANDS for word in words)
+    if "_EQUIPOISE_COMPLETE" in os.environ:  # the shell asks for a command's options
+        return False
+    return not any(word in COMMANDS for word in ctx.obj or ())
 
 
 def load_command(name: str) -> Any:

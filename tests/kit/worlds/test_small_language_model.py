@@ -7,10 +7,10 @@ from equipoise.kit.worlds.small_language_model import (
     END,
     Cache,
     SmallTransformer,
-    Words,
     _greedy,
     train,
 )
+from equipoise.kit.worlds.words import Words
 
 
 @pytest.fixture

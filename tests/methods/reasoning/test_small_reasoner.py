@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from equipoise.core import Generates, HasModule, Request, Rng, UsageError
-from equipoise.kit.worlds.small_language_model import Words, answer
+from equipoise.kit.worlds.small_language_model import answer
+from equipoise.kit.worlds.words import Words
 from equipoise.methods.reasoning.mathgap import MathGap, MathGapFile
 from equipoise.methods.reasoning.small_reasoner import Reasoner, SmallReasoner, TrainReasoner
 

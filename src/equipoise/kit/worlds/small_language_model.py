@@ -7,9 +7,8 @@ digit by digit.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,68 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_TOKEN = re.compile(r"[^\W\d_][\w'-]*|\d|[^\w\s]")
-_LONGEST = 24
-PAD, START, ANSWER, END, UNKNOWN = range(5)
-_SPECIAL = 5
+from equipoise.kit.worlds.words import ANSWER, END, LONGEST, PAD, SPECIAL, START, Words
+
 _BACK = 3
 _QUESTION = 0.2
-
-
-class Words:
-    """A vocabulary of words, single digits and marks.
-
-    Parameters
-    ----------
-    words
-        Known tokens, the most frequent first; five special ones come before.
-
-    Examples
-    --------
-    >>> words = Words(["Ada", "has", "1", "2", "keys", "."])
-    >>> words.decode(words.encode("Ada has 12 keys."))
-    'Ada has 12 keys.'
-    """
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = list(words)
-        self.ids = {word: place for place, word in enumerate(self.words, start=_SPECIAL)}
-
-    @staticmethod
-    def split(text: str) -> list[str]:
-        """Cut text into tokens."""
-        return _TOKEN.findall(text)
-
-    @classmethod
-    def learn(cls, texts: Iterable[str], most: int) -> Words:
-        """Return the ``most`` frequent tokens of some texts; ties by the alphabet."""
-        counts = Counter(token for text in texts for token in cls.split(text))
-        short = [(token, n) for token, n in counts.items() if len(token.encode()) <= _LONGEST]
-        ranked = sorted(short, key=lambda each: (-each[1], each[0]))
-        return cls([token for token, _ in ranked[:most]])
-
-    def encode(self, text: str) -> list[int]:
-        return [self.ids.get(token, UNKNOWN) for token in self.split(text)]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        tokens = [
-            self.words[i - _SPECIAL] for i in ids if _SPECIAL <= i < _SPECIAL + len(self.words)
-        ]
-        text = " ".join(tokens)
-        text = re.sub(r"(?<=\d) (?=\d)", "", text)
-        return re.sub(r" (?=[.,?!;:])", "", text)
-
-    def as_tensor(self, rows: int) -> Tensor:
-        table = np.zeros((rows, _LONGEST), np.uint8)
-        for row, word in zip(table, self.words, strict=False):
-            raw = word.encode()
-            row[: len(raw)] = np.frombuffer(raw, np.uint8)
-        return torch.from_numpy(table)
-
-    @classmethod
-    def from_tensor(cls, table: Tensor) -> Words:
-        raw = [bytes(row.tolist()).rstrip(b"\0") for row in table.cpu()]
-        return cls([word.decode() for word in raw if word])
 
 
 class SmallTransformer(nn.Module):
@@ -104,7 +45,7 @@ class SmallTransformer(nn.Module):
         self.back = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(_BACK))
         self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
         self.norm = nn.RMSNorm(width)
-        self.register_buffer("words", torch.zeros(tokens - _SPECIAL, _LONGEST, dtype=torch.uint8))
+        self.register_buffer("words", torch.zeros(tokens - SPECIAL, LONGEST, dtype=torch.uint8))
         self.shape = (width, layers, heads, tokens)
         self.heads, self.size = heads, width // heads
 
@@ -285,31 +226,43 @@ def train(
         lr=rate, betas=(0.9, 0.98), foreach=True,
     )  # fmt: skip
     losses = []
-    threads = torch.get_num_threads()
-    # Sums of floats depend on how many threads share them; small matrices gain little by two.
-    torch.set_num_threads(1)
-    for step in range(steps):
-        done = step / steps
-        factor = min(1.0, (step + 1) / max(1.0, 0.05 * steps)) * (
-            0.05 + 0.95 * 0.5 * (1 + np.cos(np.pi * done))
-        )
-        for group in optimizer.param_groups:
-            group["lr"] = rate * factor
-        ids = next(batches)
-        wanted, real = ids[:, 1:], ids[:, 1:] != PAD
-        weight = torch.where((ids == ANSWER).cumsum(1)[:, :-1] > 0, 1.0, _QUESTION)[real]
-        states = model(ids[:, :-1])
-        each = functional.cross_entropy(model.logits(states[real]), wanted[real], reduction="none")
-        loss = (weight * each).sum() / weight.sum()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(float(loss.detach()))
-        if report is not None:
-            report(step, losses[-1])
-    torch.set_num_threads(threads)
+    with _one_thread():
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * _schedule(step, steps)
+            loss = _loss(model, next(batches))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            if report is not None:
+                report(step, losses[-1])
     return float(np.mean(losses[-max(1, steps // 20) :]))
+
+
+def _schedule(step: int, steps: int) -> float:
+    rise = min(1.0, (step + 1) / max(1.0, 0.05 * steps))
+    return float(rise * (0.05 + 0.475 * (1 + np.cos(np.pi * step / steps))))
+
+
+def _loss(model: SmallTransformer, ids: Tensor) -> Tensor:
+    wanted, real = ids[:, 1:], ids[:, 1:] != PAD
+    weight = torch.where((ids == ANSWER).cumsum(1)[:, :-1] > 0, 1.0, _QUESTION)[real]
+    scores = model.logits(model(ids[:, :-1])[real])
+    each = functional.cross_entropy(scores, wanted[real], reduction="none")
+    return (weight * each).sum() / weight.sum()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    # Sums of floats depend on how many threads share them; small matrices gain little by two.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _batches(

@@ -30,7 +30,8 @@ from equipoise.kit.language.canned import Canned, message_text
 from equipoise.kit.language.normalise import last_number
 
 if TYPE_CHECKING:
-    from equipoise.kit.worlds.small_language_model import SmallTransformer, Words
+    from equipoise.kit.worlds.small_language_model import SmallTransformer
+    from equipoise.kit.worlds.words import Words
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ class Reasoner:
     @property
     def tokenizer(self) -> Words:
         """The words it knows."""
-        from equipoise.kit.worlds.small_language_model import Words
+        from equipoise.kit.worlds.words import Words
 
         return Words.from_tensor(self.module.words)
 
