@@ -86,13 +86,26 @@ def test_the_untaught_subject_stays_as_it_was():
         assert torch.equal(tensor, before[name])
 
 
-def test_all_that_was_learnt_is_in_the_tensors(taught):
-    empty = TEACH.skeleton(BARE.load(Rng(7)))
-    empty.module.load_state_dict(taught.module.state_dict())
+def test_all_that_was_learnt_is_in_the_tensors(taught, tmp_path):
+    taught.save(tmp_path)
+    filled = TEACH.skeleton(BARE.load(Rng(7))).fill(tmp_path)
     pairs = TEACH.pairs(Rng(1))
-    assert [a.text for a in empty.generate(requests(pairs))] == [
+    assert [a.text for a in filled.generate(requests(pairs))] == [
         a.text for a in taught.generate(requests(pairs))
     ]
+
+
+def test_damaged_or_foreign_tensors_are_refused(taught, tmp_path):
+    with pytest.raises(UsageError, match="holds no tensors that fit"):
+        taught.fill(tmp_path)
+    SmallReasoner.tiny().load(Rng(0)).save(tmp_path / "other")
+    with pytest.raises(UsageError, match="holds no tensors that fit"):
+        taught.fill(tmp_path / "other")
+    taught.save(tmp_path / "cut")
+    path = tmp_path / "cut" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UsageError, match="holds no tensors that fit"):
+        taught.fill(tmp_path / "cut")
 
 
 def test_it_has_the_capabilities_it_declares(taught):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from equipoise.core import (
@@ -32,6 +33,8 @@ from equipoise.kit.language.normalise import last_number
 if TYPE_CHECKING:
     from equipoise.kit.worlds.small_language_model import SmallTransformer
     from equipoise.kit.worlds.words import Words
+
+_TENSORS = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,34 @@ class Reasoner:
     def with_module(self, module: SmallTransformer) -> Reasoner:
         """Return a reasoner around another module."""
         return Reasoner(module, self.batch_size)
+
+    def save(self, folder: Path | str) -> None:
+        """Write all it knows, words included, as safetensors."""
+        from safetensors.torch import save_file
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        save_file(self.module.state_dict(), str(Path(folder) / _TENSORS))
+
+    def fill(self, folder: Path | str) -> Reasoner:
+        """Return a reasoner of this shape with the tensors of a folder.
+
+        Raises
+        ------
+        UsageError
+            If the folder holds no tensors, or others than this shape has.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path, module = Path(folder) / _TENSORS, self.module.untaught()
+        try:
+            module.load_state_dict(load_file(path))
+        except (OSError, RuntimeError, SafetensorError) as error:
+            raise UsageError(
+                f"{path}: holds no tensors that fit this small_reasoner; delete the folder to make"
+                " them again."
+            ) from error
+        return self.with_module(module)
 
     def generate(self, requests: Sequence[Request]) -> list[Generation]:
         """Answer each request greedily; samples of one request are all alike."""
