@@ -115,10 +115,11 @@ def result_page(row: dict[str, Any], console: Console) -> None:
 
     ``row`` is a result's JSON.
     """
+    from rich.text import Text
+
     console.print()
-    console.print(row["trial"], style="bold", end="" if row.get("question") else "\n")
-    if row.get("question"):
-        console.print(f": {row['question']}")
+    question = f": {row['question']}" if row.get("question") else ""
+    console.print(Text.assemble((row["trial"], "bold"), question))
     console.print()
     for claim in row["claims"]:
         _claim(claim, console)
