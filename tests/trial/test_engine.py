@@ -210,3 +210,12 @@ def test_early_stopping_keeps_its_level(tmp_path):
 def test_early_stopping_says_what_it_cannot_do(place):
     with pytest.raises(UsageError, match="needs claims"):
         run(coins(claims=[], stop="early"), store=place)
+
+
+def test_early_stopping_keeps_clusters_whole(place):
+    task = Tosses(1200, per_cluster=7)
+    result = run(coins(0.2, 0.8, task=task, stop="early"), store=place)
+    assert result.status == "early"
+    # Every look saw whole clusters: one value for each, none twice.
+    assert result.units % 2 == 0
+    assert result.sequences[0]["steps"][-1]["n"] == -(-result.units // 2 // 7)

@@ -30,36 +30,32 @@ LEAST_UNITS = 30
 
 def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
     """Run block by block; return how it ended and each claim's sequence."""
-    trial = run.trial
-    _refuse(trial)
-    orders = {task: units.order() for task, units in run.units.items()}
-    watched = [_Watched(trial, claim, run) for claim in trial.claims]
-    start, block = 0, BLOCK
-    longest = max(len(order) for order in orders.values())
-    status: Status = "finished"
-    while start < longest:
-        window = {task: order[start : start + block] for task, order in orders.items()}
-        if not run.do(_shards(run, window)):
-            status = "budget"
-        start += block
-        block = max(BLOCK, start // 8)  # about 5 looks a doubling
+    for task, units in run.units.items():
+        if units.held is None:
+            raise UsageError(f"stop: early holds the units of {task}; cap them with `units`.")
+    waiting = {task: units.groups()[::-1] for task, units in run.units.items()}
+    watched = [_Watched(run.trial, claim, run) for claim in run.trial.claims]
+    seen = 0
+    while any(waiting.values()):
+        block = max(BLOCK, seen // 8)  # about 5 looks a doubling
+        seen += block
+        window = {task: _take(groups, block) for task, groups in waiting.items()}
+        within_budget = run.do(_shards(run, window))
         for each in watched:
             each.look(run.units[each.claim.on].numbers[window[each.claim.on]])
-        if status == "budget":
-            break
-        if all(each.decided() for each in watched):
-            status = "early" if start < longest else "finished"
-            break
-    return status, [each.as_json() for each in watched]
+        if not within_budget:
+            return "budget", [each.as_json() for each in watched]
+        if any(waiting.values()) and all(each.decided() for each in watched):
+            return "early", [each.as_json() for each in watched]
+    return "finished", [each.as_json() for each in watched]
 
 
-def _refuse(trial: Trial) -> None:
-    if not trial.claims:
-        raise UsageError("stop: early needs claims to stop for.")
-    if any(claim.measure is not None for claim in trial.claims):
-        raise UsageError("stop: early works for claims about means; leave out `measure`.")
-    if any(trial.builds_of(arm) > 1 for arm in trial.arms):
-        raise UsageError("stop: early and builds do not go together; drop one of them.")
+def _take(groups: list[np.ndarray], block: int) -> np.ndarray:
+    """Take whole clusters off the end of a list until there are ``block`` units."""
+    taken: list[np.ndarray] = []
+    while groups and sum(map(len, taken)) < block:
+        taken.append(groups.pop())
+    return np.concatenate(taken) if taken else np.empty(0, int)
 
 
 def _shards(run: Runner, window: dict[str, np.ndarray]) -> Iterator[Shard]:
@@ -67,9 +63,7 @@ def _shards(run: Runner, window: dict[str, np.ndarray]) -> Iterator[Shard]:
         picked = window[task]
         if not len(picked):
             continue
-        units = run.units[task].held
-        if units is None:
-            raise UsageError(f"stop: early holds the units of {task}; cap them with `units`.")
+        units = run.units[task].held or ()
         run.watcher.doing(arm, task)
         numbers = run.units[task].numbers[picked]
         for repeat, todo in run.todo(arm, task, 0, numbers):

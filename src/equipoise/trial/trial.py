@@ -252,6 +252,18 @@ class Trial:
         cells = set(self.cells())
         for index, claim in enumerate(self.claims):
             found += [(("claims", index), fault) for fault in self._claim_faults(claim, cells)]
+        if self.stop == "early":
+            found += [(("stop",), fault) for fault in self._early_faults()]
+        return found
+
+    def _early_faults(self) -> list[str]:
+        found = []
+        if not self.claims:
+            found.append("stop: early needs claims to stop for.")
+        if any(claim.measure is not None for claim in self.claims):
+            found.append("stop: early works for claims about means; leave out `measure`.")
+        if any(self.builds_of(arm) > 1 for arm in self.arms):
+            found.append("stop: early and builds do not go together; drop one of them.")
         return found
 
     def _claim_faults(self, claim: Claim, cells: set[tuple[str, str]]) -> list[str]:

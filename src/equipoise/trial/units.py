@@ -38,15 +38,17 @@ class TaskUnits:
                 list(itertools.islice(source, min(CHUNK, len(self.numbers) - start))),
             )
 
-    def order(self) -> np.ndarray:
-        """Return positions in random order, clusters kept together, for early stopping."""
-        units = self.held or ()
+    def groups(self) -> list[np.ndarray]:
+        """Return positions by cluster, the clusters in random order, for early stopping.
+
+        A unit without a cluster is one of its own.
+        """
         groups: dict[str, list[int]] = {}
-        for position, unit in enumerate(units):
+        for position, unit in enumerate(self.held or ()):
             groups.setdefault(unit.cluster or f"\0{unit.id}", []).append(position)
-        shuffled = list(groups.values())
-        self.trial.rng.child("order", self.label).numpy().shuffle(shuffled)
-        return np.array([position for group in shuffled for position in group], int)
+        found = [np.array(positions) for positions in groups.values()]
+        order = self.trial.rng.child("order", self.label).numpy().permutation(len(found))
+        return [found[place] for place in order]
 
 
 def test_units(trial: Trial, label: str) -> Iterator[Unit]:
