@@ -62,9 +62,10 @@ class Treatment(Part):
     def skeleton(self, subject: Any) -> Any:
         """Return a treated subject whose tensors are yet to be filled in.
 
-        Where this is given, the engine keeps a treated subject's tensors on
-        disk and fills them into the skeleton instead of applying the
-        treatment again. It must be cheap and read no data.
+        Where this is given, and the live subject has ``save(folder)`` and
+        ``fill(folder)``, the engine keeps a treated subject's tensors on disk
+        and fills them into the skeleton instead of applying the treatment
+        again. It must be cheap and read no data.
         """
         raise NotImplementedError
 
@@ -88,7 +89,13 @@ class Task(Part):
 
     A batch task gives `perform`; a conversation gives `attempt` instead.
     ``scores`` come in order of weight: the first is what claims are about
-    when they name none.
+    when they name none. Units drawn from ``rng`` carry what tells the draw
+    apart in their id: the store refuses an id whose content changed.
+
+    Two methods are optional. ``example(unit)`` returns question and right
+    answer, for treatments that show or teach train units. ``constant()``
+    returns a live subject that answers everything alike, for the conformance
+    check of tasks that do not ask for text.
     """
 
     needs: ClassVar[frozenset[Capability]] = frozenset()
