@@ -219,3 +219,12 @@ def test_early_stopping_keeps_clusters_whole(place):
     # Every look saw whole clusters: one value for each, none twice.
     assert result.units % 2 == 0
     assert result.sequences[0]["steps"][-1]["n"] == -(-result.units // 2 // 7)
+
+
+def test_an_arm_of_which_nothing_works_gets_no_verdict(place):
+    claims = [Claim("b", "beats", "a", "toss"), Claim("b", "above", 0.5, "toss")]
+    result = run(coins(task=Tosses(60, fails=1.0), claims=claims), store=place)
+    assert {claim.verdict for claim in result.claims} == {"inconclusive"}
+    assert "every unit of an arm failed" in result.claims[0].reason
+    assert result.first_error == "lost: The coin fell off the table."
+    assert result.exit_code == 4

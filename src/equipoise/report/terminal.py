@@ -211,6 +211,8 @@ def _footer(row: dict[str, Any], console: Console) -> None:
         "budget": " Ended by the budget: raise it to go on.",
     }.get(row["status"], "")
     reused = f", {row['reused']:,} of them from before" if row.get("reused") else ""
+    if row.get("first_error"):
+        console.print(f"First error: {_text(row['first_error'])}", style="red", soft_wrap=True)
     console.print(
         f"{row['units']:,} units{reused}, {row['errors']:,} errors, "
         f"{words.seconds(row['seconds'])}.{status}"

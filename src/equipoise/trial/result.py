@@ -101,6 +101,7 @@ class Result:
     estimates: Sequence[Row]
     effects: Sequence[Row]
     control: str = ""
+    first_error: str = ""
     question: str = ""
     paper: str | None = None
     differs: str = ""
@@ -124,7 +125,12 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns; a trial without claims that ran returns 0."""
+        """What the command line returns.
+
+        A trial without claims that ran returns 0, one whose every unit failed 4.
+        """
+        if self.units and self.errors == self.units:
+            return 4
         return EXIT_CODES[self.verdict] if self.verdict else 0
 
     def as_json(self) -> dict[str, Any]:
@@ -137,6 +143,7 @@ class Result:
             "verdict": self.verdict,
             "units": self.units,
             "errors": self.errors,
+            "first_error": self.first_error or None,
             "reused": self.reused,
             "seconds": round(self.seconds, 3),
             "level": self.level,

@@ -80,7 +80,10 @@ def judge(claim: Claim, estimate: Estimate, lost: float = 0.0) -> ClaimResult:
     threshold = 0.0 if isinstance(claim.other, str) else float(claim.other)
     verdict = decide(claim.relation, estimate.low, estimate.high, claim.margin, threshold)
     reasons = []
-    if lost > LOST_AT_MOST:
+    if lost == 1.0:
+        verdict = "inconclusive"
+        reasons.append("every unit of an arm failed")
+    elif lost > LOST_AT_MOST:
         verdict = "inconclusive"
         reasons.append(f"{lost:.1%} of the pairs were lost to errors, more than {LOST_AT_MOST:.0%}")
     if not estimate.has_interval:

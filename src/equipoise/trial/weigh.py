@@ -35,6 +35,7 @@ def weigh(
         status=status,
         units=units,
         errors=sum(int(each.failed.sum()) for each in outcomes.values()),
+        first_error=_first_error(run),
         seconds=time.monotonic() - run.began,
         claims=claims,
         estimates=estimates,
@@ -54,6 +55,11 @@ def weigh(
         policy=trial.errors,
         run=run.number,
     )
+
+
+def _first_error(run: Runner) -> str:
+    rows = run.store.rows(run.number, where={"status": "error"}, limit=1)
+    return f"{rows[0]['error_kind']}: {rows[0]['error']}" if rows else ""
 
 
 def notices(trial: Trial) -> list[str]:
@@ -131,6 +137,9 @@ def _weigh_claim(
     level = claim_level(claim, trial.level, len(trial.claims))
     rng = trial.rng.child("claim", str(claim))
     arm = outcomes[claim.arm, claim.on]
+    sides = [arm, *([outcomes[claim.other, claim.on]] if isinstance(claim.other, str) else [])]
+    # An arm of which nothing works says something about the set-up, not about the claim.
+    dead = any(len(side) and side.failed.all() for side in sides)
     score = claim.score or trial.tasks[claim.on].scores[0].name
     if isinstance(claim.other, str):
         other = outcomes[claim.other, claim.on]
@@ -140,14 +149,14 @@ def _weigh_claim(
             found = measure_effect(
                 claim.measure, arm, other, level=level, errors=trial.errors, rng=rng
             )
-        return judge(claim, found.estimate, found.lost)
+        return judge(claim, found.estimate, 1.0 if dead else found.lost)
     if claim.measure is None:
         value = describe(arm, score, level=level, errors=trial.errors)
     else:
         value = _value(claim.measure, filled(arm, trial.errors), level, rng)
     failed = float(arm.failed.mean()) if len(arm) else 1.0
     bounded = arm.spec(score).worst is not None and trial.errors == "worst"
-    return judge(claim, value, 0.0 if bounded else failed)
+    return judge(claim, value, 1.0 if dead else 0.0 if bounded else failed)
 
 
 def _value(measure: Measure, outcomes: Outcomes, level: float, rng: Rng) -> Estimate:
