@@ -96,3 +96,27 @@ def rows(place):
     keys = [(r["arm"], r["unit"], r["repeat"], r["scores"]["correct"]) for r in found]
     assert len(keys) == len(set(keys))
     return sorted(keys)
+
+
+def test_two_runs_on_one_store_at_once_agree(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "FLUSH_EVERY", 0.0)
+    trial = Trial(
+        "both",
+        {"a": Arm(Coin(0.4)), "b": Arm(Coin(0.6))},
+        {"slow": Slow(200)},
+        [Claim("b", "beats", "a", "slow")],
+    )
+    place = tmp_path / "store.sqlite"
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os._exit(0 if engine.run(trial, store=place).units == 400 else 2)
+            os._exit(1)
+        children.append(child)
+    codes = [os.WEXITSTATUS(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [0, 0]
+    alone = tmp_path / "alone.sqlite"
+    engine.run(trial, store=alone)
+    assert rows(place) == rows(alone)
