@@ -160,7 +160,16 @@ def test_json_is_as_the_contract_says(tmp_path):
     )
     found = json.loads(json.dumps(run(trial, store=tmp_path / "s.sqlite").as_json()))
     (claim,) = found["claims"]
-    sometimes = {"paper", "sequences", "clusters", "builds", "p_adjusted", "reason", "more_units"}
+    sometimes = {
+        "paper",
+        "sequences",
+        "first_error",
+        "clusters",
+        "builds",
+        "p_adjusted",
+        "reason",
+        "more_units",
+    }
     fields = {name for name in named if "[" not in name} - {"finished", "early", "budget"}
     assert fields <= set(found) | sometimes
     fields = {name.partition("[].")[2] for name in named if name.startswith("claims[].")}
