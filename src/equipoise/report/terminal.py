@@ -47,14 +47,21 @@ class _Counter:
 
     def __init__(self) -> None:
         self.total = self.done = self.errors = 0
-        self.began = time.monotonic()
+        self.began: float | None = None
+        self.first = 0
         self.cell = "starting"
 
+    def add(self, units: int, errors: int) -> None:
+        self.done += units
+        self.errors += errors
+        if self.began is None:  # loading or training a subject is no measure of units
+            self.began, self.first = time.monotonic(), self.done
+
     def pace(self) -> str:
-        spent = time.monotonic() - self.began
-        if not self.done or spent <= 0:
+        spent = 0.0 if self.began is None else time.monotonic() - self.began
+        if self.done == self.first or spent <= 0:
             return ""
-        rate = self.done / spent
+        rate = (self.done - self.first) / spent
         left = (self.total - self.done) / rate
         speed = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
         failed = f", {self.errors} errors" if self.errors else ""
@@ -67,7 +74,7 @@ class _Bar:
         self.id = bar.add_task("starting", total=1, pace="")
 
     def start(self, total: int, reused: int) -> None:
-        self.count.total, self.count.began = total, time.monotonic()
+        self.count.total = total
         self.bar.update(self.id, total=max(1, total), completed=0)
         if reused:
             self.note(f"{reused:,} units are in the store already; {total:,} to do.")
@@ -76,8 +83,7 @@ class _Bar:
         self.bar.update(self.id, description=f"{arm} · {task}")
 
     def advance(self, units: int, errors: int) -> None:
-        self.count.done += units
-        self.count.errors += errors
+        self.count.add(units, errors)
         self.bar.update(self.id, completed=self.count.done, pace=self.count.pace())
 
     def note(self, text: str) -> None:
@@ -90,7 +96,7 @@ class _Lines:
         self.said = 0.0
 
     def start(self, total: int, reused: int) -> None:
-        self.count.total, self.count.began = total, time.monotonic()
+        self.count.total = total
         self.said = time.monotonic()
         if reused:
             self.note(f"{reused:,} units are in the store already; {total:,} to do.")
@@ -99,8 +105,7 @@ class _Lines:
         self.count.cell = f"{arm} · {task}"
 
     def advance(self, units: int, errors: int) -> None:
-        self.count.done += units
-        self.count.errors += errors
+        self.count.add(units, errors)
         if time.monotonic() - self.said > PLAIN_EVERY:
             self.said = time.monotonic()
             count = self.count
