@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
 from equipoise.core import Outcomes, RunError, UsageError
+from equipoise.store import _blobs as blobs_
 from equipoise.store import _compare as compare
 from equipoise.store import _dialect as dialect
 from equipoise.store import _packing as packing
@@ -171,8 +172,8 @@ class Reader:
             if values is None:
                 raise self._no_outcome(connection, arm, task, name, repeat, build)
             row = read.as_row(values)
-            row["transcript"] = read.read_transcript(connection, values[-2])
-            row["artifacts"] = read.read_artifacts(connection, values[-1])
+            row["transcript"] = blobs_.read_transcript(connection, values[-2])
+            row["artifacts"] = blobs_.read_artifacts(connection, values[-1])
             number = select(units.c.number).where(units.c.task == task, units.c.unit == name)
             past = select(c.attempt, c.status, c.error_kind, c.error, c.run).where(
                 c.arm == arm,
@@ -279,7 +280,7 @@ class Reader:
         with self._connected() as connection:
             found = dialect.faults(connection)
             for rows in read.chunks(connection, select(blobs.c.digest)):
-                read.read_blobs(connection, [row[0] for row in rows])
+                blobs_.read_blobs(connection, [row[0] for row in rows])
         return found
 
     @contextmanager
