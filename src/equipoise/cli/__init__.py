@@ -16,6 +16,9 @@ def main(arguments: list[str] | None = None) -> None:
     # on a machine with anything else to do is many times faster.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+    # A function named in a trial file may stand beside it; last, so that it hides nothing.
+    sys.path.append(os.getcwd())
+
     from equipoise.cli._app import app, report_error
 
     try:
