@@ -18,7 +18,7 @@ from equipoise.trial.executors import Executor, Local
 from equipoise.trial.provenance import provenance
 from equipoise.trial.result import Result, Status
 from equipoise.trial.trial import Trial
-from equipoise.trial.units import TaskUnits, number_units
+from equipoise.trial.units import number_units
 from equipoise.trial.watch import Silent, Watcher
 from equipoise.trial.weigh import weigh
 from equipoise.trial.work import Shard
@@ -71,9 +71,9 @@ def run(
     if faults:
         raise UsageError(" ".join(message for _, message in faults))
     if isinstance(store, Store):
-        return _Run(trial, store, executor or Local(), watcher or Silent(), command).go()
+        return Runner(trial, store, executor or Local(), watcher or Silent(), command).go()
     with Store.open(store or default_store()) as opened:
-        return _Run(trial, opened, executor or Local(), watcher or Silent(), command).go()
+        return Runner(trial, opened, executor or Local(), watcher or Silent(), command).go()
 
 
 @dataclass
@@ -102,7 +102,9 @@ class _Pace:
         self.size = int(np.clip(wanted, self.least, min(SHARD_MOST, 8 * self.size)))
 
 
-class _Run:
+class Runner:
+    """One run under way: what `weigh` and early stopping work on."""
+
     def __init__(
         self, trial: Trial, store: Store, executor: Executor, watcher: Watcher, command: str
     ) -> None:
@@ -270,7 +272,7 @@ class _Run:
 class _Buffer:
     """Collects outcomes and writes them about once a second, in the driver only."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: Runner) -> None:
         self.run = run
         self.waiting: list[tuple[Shard, int, Outcome]] = []
         self.missing: dict[int, dict[str, int]] = {}
@@ -324,9 +326,3 @@ class _Buffer:
             )
         self.waiting.clear()
         self.flushed = time.monotonic()
-
-
-Runner = _Run
-"""What `weigh` and early stopping work on."""
-
-__all__ = ["Interrupted", "Runner", "TaskUnits", "run"]
