@@ -190,6 +190,17 @@ def test_every_command_explains_itself(call):
         assert "Usage: equipoise" in out
 
 
+def test_show_an_imported_run(call):
+    rows = [{"unit": f"u{i}", "correct": i % 2, "cluster": i // 4} for i in range(80)]
+    Path("monday.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert call("import", "monday.jsonl")[0] == 0
+    code, out, _ = call("show", "monday")
+    assert code == 0
+    assert "0.500 [" in out
+    (row,) = json.loads(call("show", "monday", "--json")[1])["estimates"]
+    assert (row["name"], row["n"], row["clusters"]) == ("correct", 80, 20)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--workers", "2")])
 def test_ctrl_c_ends_in_a_second_and_the_next_run_goes_on(tmp_path, more):

@@ -23,6 +23,7 @@ def command(
 ) -> None:
     """Show a run again, or one of its units with the whole conversation."""
     from equipoise.report import terminal
+    from equipoise.trial.comparison import estimates
 
     with open_store(store) as opened:
         if run is None:
@@ -41,10 +42,13 @@ def command(
                 terminal.unit_pages(answers, console())
             return
         row = found["result"]
+        if row is None:
+            row = found | {"estimates": estimates(opened, found)}
+            if not json:
+                terminal.bare_page(row, console())
+                return
     if json:
-        print_json(row if row is not None else found)
-    elif row is None:
-        console().print(f"Run {found['id']} of {found['trial']}: {found['status']}, no result.")
+        print_json(row)
     else:
         terminal.result_page(row, console())
 

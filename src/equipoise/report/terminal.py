@@ -133,6 +133,19 @@ def result_page(row: dict[str, Any], console: Console) -> None:
     _footer(row, console)
 
 
+def bare_page(run: dict[str, Any], console: Console) -> None:
+    """Print a run without a result of its own: imported, or stopped before its end."""
+    console.print(f"Run {run['id']} of {run['trial']}: {run['status']}, no claims weighed.\n")
+    _estimates(
+        {
+            "tasks": list(dict.fromkeys(cell["task_label"] for cell in run["covers"])),
+            "arms": list(dict.fromkeys(cell["arm_label"] for cell in run["covers"])),
+            "estimates": run["estimates"],
+        },
+        console,
+    )
+
+
 def _claim(claim: dict[str, Any], console: Console) -> None:
     from rich.padding import Padding
     from rich.text import Text

@@ -10,7 +10,8 @@ import numpy as np
 from equipoise.core import Outcomes, Rng, UsageError
 from equipoise.kit.statistics.corrections import holm
 from equipoise.store import Store
-from equipoise.trial.compare import effect
+from equipoise.trial.compare import describe, effect
+from equipoise.trial.result import Row
 
 
 def compare(
@@ -63,6 +64,24 @@ def compare(
         adjusted = holm([row["p_value"] for row in tested])
         for row, p in zip(tested, adjusted, strict=True):
             row["p_adjusted"] = float(p)
+    return rows
+
+
+def estimates(store: Store, run: Mapping[str, Any], *, level: float = 0.95) -> list[dict[str, Any]]:
+    """Return the mean of every score of every arm and task of a run, with its interval.
+
+    For runs without a result of their own: imported ones, and those that were stopped.
+    """
+    rows = []
+    for cell in run["covers"]:
+        found = _outcomes(store, cell)
+        for spec in found.specs:
+            mean = describe(found, spec.name, level=level, errors="worst")
+            row = Row(
+                cell["arm_label"], cell["task_label"], spec.name, mean, None,
+                spec.higher_is_better, spec.unit,
+            )  # fmt: skip
+            rows.append(row.as_json() | {"errors": int(found.failed.sum())})
     return rows
 
 
