@@ -228,3 +228,31 @@ def test_an_arm_of_which_nothing_works_gets_no_verdict(place):
     assert "every unit of an arm failed" in result.claims[0].reason
     assert result.first_error == "lost: The coin fell off the table."
     assert result.exit_code == 4
+
+
+def test_what_a_budget_left_undone_is_no_loss(place):
+    # The budget ends the run inside a block, before the second arm was asked.
+    claims = [Claim("b", "beats", "a", "toss", score="loss")]
+    trial = coins(tosses=600, claims=claims, stop="early", budget=Budget(units=96))
+    result = run(trial, store=place)
+    assert result.status == "budget"
+    assert result.sequences[0]["lost"] == 0
+    assert result.sequences[0]["steps"][-1]["n"] >= 32
+
+
+def test_a_claim_whose_arm_was_never_asked_is_open_and_says_so(place):
+    claims = [Claim("b", "beats", "a", "toss"), Claim("b", "above", 0.5, "toss")]
+    result = run(coins(tosses=500, claims=claims, budget=Budget(units=32)), store=place)
+    assert result.status == "budget"
+    assert {claim.verdict for claim in result.claims} == {"inconclusive"}
+    assert {claim.reason for claim in result.claims} == {"not one unit of this claim was done"}
+
+
+def test_a_measure_that_refuses_leaves_its_claim_open(place):
+    from equipoise.catalog import part
+
+    few = part("pass_at_k", k=5)  # needs five repeats, and there is one
+    result = run(coins(claims=[Claim("b", "above", 0.5, "toss", measure=few)]), store=place)
+    assert result.claims[0].verdict == "inconclusive"
+    assert "pass" in result.claims[0].reason.lower()
+    assert result.units == 600

@@ -108,7 +108,7 @@ def measure_effect(
     """
     first, second = pair(a, b)
     keep = ~(first.failed | second.failed)
-    lost = 1.0 - keep.mean() if len(keep) else 1.0
+    lost = 1.0 - float(keep.mean()) if len(keep) else 0.0
     if errors == "worst":
         first, second = filled(first, errors), filled(second, errors)
         if len(first) != len(second):
@@ -174,7 +174,7 @@ def _lost(a: Outcomes, b: Outcomes, kept_a: np.ndarray, kept_b: np.ndarray) -> f
     """Return the share of pairs lost; a score that neither side was to have is no loss."""
     excused = ~kept_a & ~kept_b & ~a.failed & ~b.failed
     due = int((~excused).sum())
-    return 1.0 - int((kept_a & kept_b).sum()) / due if due else 1.0
+    return 1.0 - int((kept_a & kept_b).sum()) / due if due else 0.0
 
 
 def _once(outcomes: Outcomes) -> bool:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from equipoise.trial.engine import Runner
 
 BLOCK = 32
-LEAST_UNITS = 30
-"""Units before an asymptotic sequence may decide anything."""
 
 
 def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
@@ -37,7 +35,7 @@ def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
     watched = [_Watched(run.trial, claim, run) for claim in run.trial.claims]
     seen = 0
     while any(waiting.values()):
-        block = max(BLOCK, seen // 8)  # about 5 looks a doubling
+        block = max(BLOCK, seen // 8)  # about 6 looks a doubling
         seen += block
         window = {task: _take(groups, block) for task, groups in waiting.items()}
         within_budget = run.do(_shards(run, window))
@@ -53,8 +51,10 @@ def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
 def _take(groups: list[np.ndarray], block: int) -> np.ndarray:
     """Take whole clusters off the end of a list until there are ``block`` units."""
     taken: list[np.ndarray] = []
-    while groups and sum(map(len, taken)) < block:
+    count = 0
+    while groups and count < block:
         taken.append(groups.pop())
+        count += len(taken[-1])
     return np.concatenate(taken) if taken else np.empty(0, int)
 
 
@@ -97,8 +97,6 @@ class _Watched:
 
     def decided(self) -> bool:
         """Whether the interval gives a verdict."""
-        if isinstance(self.sequence, AsymptoticSequence) and self.sequence.n < LEAST_UNITS:
-            return False
         if self.lost > LOST_AT_MOST * max(1, self.seen):
             return False
         last = self.steps[-1]
@@ -125,38 +123,35 @@ class _Watched:
         }
 
     def _values(self, numbers: np.ndarray) -> np.ndarray:
-        arm = self._column(self.claim.arm, numbers)
-        values = arm[0]
-        keep = arm[1]
+        values, keep, done, groups = self._column(self.claim.arm, numbers)
         if self.paired:
-            other = self._column(str(self.claim.other), numbers)
+            other, other_keep, other_done, _ = self._column(str(self.claim.other), numbers)
             sign = -1.0 if self.spec.higher_is_better is False else 1.0
-            values, keep = sign * (values - other[0]), keep & other[1]
-        self.seen += len(values)
-        self.lost += int((~keep).sum())
-        groups = arm[2]
-        if groups is not None:
-            self.clustered = True
-            names = np.unique(groups[keep])
-            kept, of = values[keep], groups[keep]
-            return np.array([kept[of == name].mean() for name in names])
-        return np.asarray(values[keep])
+            values, keep, done = sign * (values - other), keep & other_keep, done & other_done
+        # A budget may end a block half way: what was not asked is no loss.
+        self.seen += int(done.sum())
+        self.lost += int((done & ~keep).sum())
+        if groups is None:
+            return np.asarray(values[keep])
+        self.clustered = True
+        kept, of = values[keep], groups[keep]
+        return np.array([kept[of == name].mean() for name in np.unique(of)])
 
     def _column(
         self, arm: str, numbers: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return (value, kept, cluster) a unit, in the order of ``numbers``."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return (value, kept, done, cluster) a unit, in the order of ``numbers``."""
         found = self.run.outcomes(arm, self.claim.on)
         found = found.take(np.isin(found.unit, numbers))
         values, keep = fill(found, self.spec.name, self.trial.errors)
-        rows = {int(number): np.flatnonzero(found.unit == number) for number in numbers}
-        mean = np.array([values[r].mean() if len(r) else np.nan for r in rows.values()])
-        kept = np.array([bool(len(r)) and bool(keep[r].all()) for r in rows.values()])
+        rows = [np.flatnonzero(found.unit == number) for number in numbers]
+        done = np.array([len(r) == self.trial.repeats for r in rows], bool)
+        mean = np.array([values[r].mean() if len(r) else np.nan for r in rows])
+        kept = np.array([bool(keep[r].all()) for r in rows], bool) & done
         groups = None
         if found.cluster is not None:
-            codes = found.cluster
-            groups = np.array([codes[r[0]] if len(r) else -1 for r in rows.values()])
-        return mean, kept, groups
+            groups = np.array([found.cluster[r[0]] if len(r) else -1 for r in rows])
+        return mean, kept, done, groups
 
 
 def _sequence(spec: ScoreSpec, paired: bool, level: float, errors: str) -> Any:

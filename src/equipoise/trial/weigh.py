@@ -128,7 +128,17 @@ def _measured(
 
 def weigh_claims(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[ClaimResult]:
     """Return the verdict on every claim, corrected for their number."""
-    return correct([_weigh_claim(trial, claim, outcomes) for claim in trial.claims])
+    return correct([_weigh_or_say_why(trial, claim, outcomes) for claim in trial.claims])
+
+
+def _weigh_or_say_why(
+    trial: Trial, claim: Claim, outcomes: Mapping[tuple[str, str], Outcomes]
+) -> ClaimResult:
+    """Weigh a claim; a measure that refuses these outcomes leaves it open and says why."""
+    try:
+        return _weigh_claim(trial, claim, outcomes)
+    except UsageError as error:
+        return judge(claim, Estimate(float("nan"), level=trial.level, note=str(error)))
 
 
 def _weigh_claim(
@@ -140,6 +150,8 @@ def _weigh_claim(
     sides = [arm, *([outcomes[claim.other, claim.on]] if isinstance(claim.other, str) else [])]
     # An arm of which nothing works says something about the set-up, not about the claim.
     dead = any(len(side) and side.failed.all() for side in sides)
+    if not all(len(side) for side in sides):
+        raise UsageError("not one unit of this claim was done")
     score = claim.score or trial.tasks[claim.on].scores[0].name
     if isinstance(claim.other, str):
         other = outcomes[claim.other, claim.on]
@@ -154,7 +166,7 @@ def _weigh_claim(
         value = describe(arm, score, level=level, errors=trial.errors)
     else:
         value = _value(claim.measure, filled(arm, trial.errors), level, rng)
-    failed = float(arm.failed.mean()) if len(arm) else 1.0
+    failed = float(arm.failed.mean())
     bounded = arm.spec(score).worst is not None and trial.errors == "worst"
     return judge(claim, value, 1.0 if dead else 0.0 if bounded else failed)
 

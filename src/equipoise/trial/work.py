@@ -88,11 +88,6 @@ def subject_of(shard: Shard) -> Any:
     return _subjects[key]
 
 
-def forget_subjects() -> None:
-    """Drop every live subject this process keeps."""
-    _subjects.clear()
-
-
 def run_shard(shard: Shard, emit: Emit | None = None) -> list[Outcome]:
     """Return one outcome a unit, in order; a failing unit becomes an error outcome.
 
