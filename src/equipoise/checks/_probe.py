@@ -61,6 +61,8 @@ def perform(task: Any, subject: Any, units: Sequence[Any]) -> list[Any]:
         from equipoise.kit.language.talk import hold
 
         return run(hold(task, subject, units, lambda unit: rng.child(unit.id)))
+    if task.contrasts():
+        return list(task.contrast(subject, task.reference.load(RNG), units, rng))
     return list(task.perform(subject, units, rng))
 
 

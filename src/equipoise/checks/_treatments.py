@@ -65,6 +65,11 @@ class _Poisoned(Task):
 
     task: Task
 
+    def check(self) -> None:
+        # A treatment may let the task score train or calibration units.
+        for name in ("scores", "needs", "converses", "perform", "attempt"):
+            object.__setattr__(self, name, getattr(self.task, name))
+
     def units(self, rng: Rng) -> Iterator[Unit]:
         for unit in self.task.units(rng):
             if unit.split == "test":

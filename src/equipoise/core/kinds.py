@@ -38,12 +38,19 @@ class Treatment(Part):
     ``needs`` is what it asks of the subject; ``removes`` and ``adds`` say how
     capabilities change. A treatment that samples or trains sets ``random`` so
     that builds repeat it with other seeds.
+
+    ``edits`` names what must still be the model's own when the treatment comes,
+    ``replaces`` what is no longer so afterwards: of ``"linear layers"``,
+    ``"attention"``, ``"residual stream"`` and ``"vocabulary"``. A trial whose arm
+    edits what a treatment before has replaced fails when it is planned.
     """
 
     needs: ClassVar[frozenset[Capability]] = frozenset()
     adds: ClassVar[frozenset[Capability]] = frozenset()
     removes: ClassVar[frozenset[Capability]] = frozenset()
     random: ClassVar[bool] = False
+    edits: ClassVar[frozenset[str]] = frozenset()
+    replaces: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def apply(self, subject: Any, rng: Rng) -> Any:
@@ -87,7 +94,9 @@ class Talk(Protocol):
 class Task(Part):
     """What a subject is asked, unit by unit, and how each answer is scored.
 
-    A batch task gives `perform`; a conversation gives `attempt` instead.
+    A batch task gives `perform`; a conversation gives `attempt` instead, and a
+    task that compares the subject with another one, white-box, gives `contrast`
+    and has a parameter ``reference`` that says which.
     ``scores`` come in order of weight: the first is what claims are about
     when they name none. Units drawn from ``rng`` carry what tells the draw
     apart in their id: the store refuses an id whose content changed.
@@ -114,6 +123,17 @@ class Task(Part):
     async def attempt(self, talk: Talk, unit: Unit, rng: Rng) -> Outcome:
         """Hold one conversation; ``rng`` is the unit's own stream."""
         raise NotImplementedError
+
+    def contrast(
+        self, subject: Any, reference: Any, units: Sequence[Unit], rng: Rng
+    ) -> list[Outcome]:
+        """Return what `perform` does, with the live ``reference`` at hand."""
+        raise NotImplementedError
+
+    @classmethod
+    def contrasts(cls) -> bool:
+        """Say whether the task compares the subject with a reference."""
+        return cls.contrast is not Task.contrast
 
     @classmethod
     def converses(cls) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from equipoise.report import charts, words
 from equipoise.report._about import cost_tables, facts, part, provenance, recipe
+from equipoise.report._edits import COLUMNS, edits, without_edits
 
 Row = Mapping[str, Any]
 
@@ -28,6 +29,7 @@ _TONE = {"supported": "good", "refuted": "bad", "inconclusive": "open"}
 def page(row: Row) -> dict[str, Any]:
     """Return everything the template shows that the result itself holds."""
     row = {**_OPTIONAL, **row}
+    edited, row = edits(row), without_edits(row)
     units = {(each["task"], each["name"]): each.get("unit") or "" for each in row["estimates"]}
     return {
         "row": row,
@@ -44,6 +46,8 @@ def page(row: Row) -> dict[str, Any]:
         "sequences": _sequences(row),
         "arms": [(label, recipe(arm)) for label, arm in row.get("arms", {}).items()],
         "tasks": [(label, part(task)) for label, task in row.get("tasks", {}).items()],
+        "edits": edited,
+        "edit_columns": COLUMNS,
         "costs": cost_tables(row),
         "about": provenance(row),
     }

@@ -290,6 +290,34 @@ def sequence(
     return _svg(parts, height, label, "sequence mark")
 
 
+def curve(points: Sequence[Sequence[float]], label: str = "") -> Markup:
+    """Draw how something went, step by step: points ``[x, y]`` in order of x."""
+    seen = [(float(x), float(y)) for x, y in points if math.isfinite(y)]
+    if not seen:
+        return Markup("")
+    up = Scale.over([y for _, y in seen], 4)
+    first, last = seen[0][0], max(seen[-1][0], seen[0][0] + 1e-9)
+    height, room = 170, 140
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = 12 + 84 * (x - first) / (last - first)
+        upward = (up.at(y) - MARGIN) / (100 - 2 * MARGIN)
+        return round(across, 3), round(room - 8 - (room - 16) * upward, 2)
+
+    parts = []
+    for tick in up.ticks:
+        level = place(first, tick)[1]
+        parts.append(_level(level, "grid"))
+        parts.append(_text(7, level + 4, tick_label(tick, up), "end", "tick"))
+    drawn = [_tag("path", d=_path([place(x, y) for x, y in seen]), cls="path")]
+    box: dict[str, Any] = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
+    parts.append(_tag("svg", drawn, **box, x="0", y="0", width="100%", height=height))
+    parts += [
+        _text(place(x, 0)[0], room + 14, f"{x:g}", "middle", "tick") for x in {first, seen[-1][0]}
+    ]
+    return _svg(parts, height, label, "sequence mark")
+
+
 def _level(y: float, cls: str) -> Markup:
     return _tag("line", x1="8%", x2="100%", y1=y, y2=y, cls=cls)
 

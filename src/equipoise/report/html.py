@@ -45,6 +45,7 @@ def render(row: Mapping[str, Any], store: Store) -> str:
 
     from equipoise import __version__
     from equipoise.report import theme
+    from equipoise.report._edits import without_edits
     from equipoise.report._page import page
     from equipoise.report._units import gather
 
@@ -55,7 +56,7 @@ def render(row: Mapping[str, Any], store: Store) -> str:
         .get_template("report.html.j2")
         .render(
             page(row),
-            found=gather(row, store),
+            found=gather(without_edits(row), store),
             style=Markup(style),  # noqa: S704 - our own file
             digest=digest,
             version=__version__,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.report import words
+from equipoise.report._edits import COLUMNS, edits, without_edits
 from equipoise.report._text import clip, visible, write_file
 
 MOST_ROWS = 200
@@ -60,7 +61,9 @@ def render(row: Mapping[str, Any]) -> str:
     parts += [f"> **Note:** {plain(notice)}" for notice in row.get("notices", ())]
     if row.get("differs"):
         parts.append(f"> **Differs from the paper:** {plain(row['differs'])}")
-    estimates, effects = row["estimates"], row["effects"]
+    edited = edits(row)
+    kept = without_edits(row)
+    estimates, effects = kept["estimates"], kept["effects"]
     if estimates:
         parts.append(_folded("Estimates", ("Arm", "Task", "Measure", "Value", "Interval"),
                              [_estimate(each) for each in estimates]))  # fmt: skip
@@ -70,6 +73,15 @@ def render(row: Mapping[str, Any]) -> str:
         title = f"Effects against {control}"
         parts.append(_folded(title, ("Arm", "Task", "Score", "Better by", "Interval"),
                              [_estimate(each) for each in effects]))  # fmt: skip
+    if edited:
+        head = ("Arm", *(name for _, name in COLUMNS))
+        lines = [[plain(line["arm"]), *(line[key] for key, _ in COLUMNS)] for line in edited]
+        parts.append(_folded("What the edits did to the model", head, lines))
+        parts += [
+            f"> **{plain(line['arm'])}:** {plain(note)}"
+            for line in edited
+            for note in line["notes"]
+        ]
     parts.append(_foot(row))
     return "\n\n".join(parts) + "\n"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from equipoise.report import words
+from equipoise.report._edits import COLUMNS, edits, without_edits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,6 +83,12 @@ class _Bar:
     def doing(self, arm: str, task: str) -> None:
         self.bar.update(self.id, description=f"{arm} · {task}")
 
+    def making(self, what: str, done: int, total: int) -> None:
+        if not total:
+            self.note(what)
+        else:
+            self.bar.update(self.id, description=what, pace=f"step {done:,} of {total:,}")
+
     def advance(self, units: int, errors: int) -> None:
         self.count.add(units, errors)
         self.bar.update(self.id, completed=self.count.done, pace=self.count.pace())
@@ -103,6 +110,14 @@ class _Lines:
 
     def doing(self, arm: str, task: str) -> None:
         self.count.cell = f"{arm} · {task}"
+
+    def making(self, what: str, done: int, total: int) -> None:
+        if not total:
+            self.note(what)
+        elif time.monotonic() - self.said > PLAIN_EVERY:
+            self.said = time.monotonic()
+            cell = "" if self.count.cell == "starting" else f"{self.count.cell}: "
+            self.note(f"{cell}{what}, step {done:,} of {total:,}")
 
     def advance(self, units: int, errors: int) -> None:
         self.count.add(units, errors)
@@ -128,8 +143,10 @@ def result_page(row: dict[str, Any], console: Console) -> None:
     console.print()
     for claim in row["claims"]:
         _claim(claim, console)
-    _estimates(row, console)
-    _effects(row, console)
+    rest = without_edits(row)
+    _estimates(rest, console)
+    _effects(rest, console)
+    _edits(row, console)
     _footer(row, console)
 
 
@@ -214,6 +231,26 @@ def _effects(row: dict[str, Any], console: Console) -> None:
     for each in row["effects"]:
         table.add_row(each["arm"], each["task"], each["name"], _cell(each))
     console.print(table)
+    console.print()
+
+
+def _edits(row: dict[str, Any], console: Console) -> None:
+    from rich.table import Table
+
+    lines = edits(row)
+    if not lines:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title="edits, against the model before",
+                  title_justify="left", title_style="bold")  # fmt: skip
+    table.add_column("arm", header_style="dim")
+    for _, name in COLUMNS:
+        table.add_column(name, header_style="dim")
+    for line in lines:
+        table.add_row(line["arm"], *(line[key] for key, _ in COLUMNS))
+    console.print(table)
+    for line in lines:
+        for note in line["notes"]:
+            console.print(f"Note on {line['arm']}: {_text(note)}", style="yellow")
     console.print()
 
 

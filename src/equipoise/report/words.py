@@ -74,6 +74,21 @@ def seconds(value: float) -> str:
     return f"{int(value // 3600)} h {int(value % 3600 // 60)} min"
 
 
+def size(count: float) -> str:
+    """Return bytes in words.
+
+    Examples
+    --------
+    >>> size(538_000_000), size(2_048)
+    ('513 MiB', '2.0 KiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.1f} {unit}"
+
+
 def evidence(claim: Mapping[str, Any]) -> str:
     """Return one line on what a claim's verdict rests on.
 

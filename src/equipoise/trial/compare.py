@@ -116,7 +116,8 @@ def measure_effect(
     else:
         first, second = first.take(keep), second.take(keep)
     if measure.scope == "pair":
-        found = measure.measure((first, second), rng)
+        at_level = replace(measure, level=level) if hasattr(measure, "level") else measure  # type: ignore[type-var]
+        found = at_level.measure((first, second), rng)
         if not isinstance(found, Estimate):
             raise UsageError(f"{type(measure).__name__} gives a table and cannot be claimed.")
         null = float(getattr(measure, "null", 0.0))

@@ -13,6 +13,7 @@ import numpy as np
 
 from equipoise.catalog import recipe
 from equipoise.core import EquipoiseError, Outcome, Outcomes, Unit, UsageError
+from equipoise.kit.progress import listening
 from equipoise.store import Store, default_store
 from equipoise.trial.executors import Executor, Local
 from equipoise.trial.provenance import provenance
@@ -141,7 +142,8 @@ class Runner:
                     task_label=task,
                     **self._size(arm, task),
                 )
-            status, sequences = self._work()
+            with listening(self.watcher.making):
+                status, sequences = self._work()
             result = weigh(self.trial, self, status, sequences, about)
         except KeyboardInterrupt:
             with contextlib.suppress(EquipoiseError):

@@ -162,6 +162,9 @@ class _Resolver:
             claims=[claim for claim in claims if claim is not None],
             measures=measures,
             budget=Budget(**file.budget.model_dump()),
+            edit_report=file.edit_report
+            if isinstance(file.edit_report, bool)
+            else file.edit_report.model_dump(exclude_none=True),
             text=text,
             **file.model_dump(
                 include={

@@ -109,6 +109,7 @@ class Result:
     arms: Mapping[str, Any] = field(default_factory=dict)
     tasks: Mapping[str, Any] = field(default_factory=dict)
     costs: Sequence[Mapping[str, Any]] = ()
+    edits: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     sequences: Sequence[Mapping[str, Any]] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -155,6 +156,7 @@ class Result:
             "arms": self.arms,
             "tasks": self.tasks,
             "costs": list(self.costs),
+            "edits": list(self.edits) or None,
             "notices": list(self.notices),
             "sequences": list(self.sequences) or None,
             "differs": self.differs or None,

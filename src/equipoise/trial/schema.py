@@ -71,6 +71,14 @@ class BudgetFile(_Strict):
     dollars: Annotated[float, Field(gt=0)] | None = None
 
 
+class EditReportFile(_Strict):
+    """Settings of the task ``edit``, which is added where an arm edits a language model."""
+
+    windows: Annotated[int, Field(ge=1)] | None = Field(default=None, description="How many.")
+    length: Annotated[int, Field(ge=2)] | None = Field(default=None, description="Tokens in one.")
+    data: str | None = Field(default=None, description="Prose.")
+
+
 class TrialFile(_Strict):
     """A trial file. Parts are written ``id``, ``id:value`` or ``{id: {parameter: value}}``."""
 
@@ -97,6 +105,9 @@ class TrialFile(_Strict):
     errors: Literal["worst", "exclude"] = "worst"
     stop: Literal["early"] | None = Field(default=None, description="End when all is decided.")
     budget: BudgetFile = BudgetFile()
+    edit_report: bool | EditReportFile = Field(
+        default=True, description="How far edited language models are from their reference."
+    )
     paper: str | None = None
     quick: dict[str, Any] = Field(default={}, description="Overrides by dotted path, for --quick.")
     differs: str = ""

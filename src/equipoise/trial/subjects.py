@@ -6,20 +6,28 @@ everything that made them; the next time they are filled into the skeleton.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from equipoise.catalog import digest, identity
-from equipoise.core import Rng, Treatment, UsageError
+from equipoise.core import Rng, Subject, Treatment, UsageError
 from equipoise.trial.trial import Arm
 
 KEEP_ON_DISK_AFTER = 5.0
 """Seconds of work above which a treated subject's tensors are worth a folder."""
 
-_bare: dict[str, Any] = {}
+_ABOUT = "about.json"
+
+_BARE = 2
+"""Bare subjects kept: an arm's own, whose tensors treated ones share, and a reference."""
+
+_bare: OrderedDict[str, Any] = OrderedDict()
 
 
 def treated(arm: Arm, rng: Rng, build: int) -> Any:
@@ -28,19 +36,30 @@ def treated(arm: Arm, rng: Rng, build: int) -> Any:
     ``rng`` is the trial's; the subject and each treatment draw from streams
     named by what they are, so two arms that begin alike share their beginning.
     """
-    chain = identity(arm.subject)
-    subject = _load(arm, chain, rng)
-    for treatment in arm.treatments:
-        chain = digest([chain, identity(treatment), rng.seed, build if treatment.random else 0])
-        subject = _apply(treatment, subject, rng.child("treatment", chain), chain)
+    subject = bare(arm.subject, rng)
+    for treatment, stream, key in steps(arm, rng, build):
+        subject = _apply(treatment, subject, stream, key)
     return subject
 
 
-def _load(arm: Arm, chain: str, rng: Rng) -> Any:
+def steps(arm: Arm, rng: Rng, build: int) -> Iterator[tuple[Treatment, Rng, str]]:
+    """Yield an arm's treatments in order, each with its stream and the hash of all before it."""
+    chain = identity(arm.subject)
+    for treatment in arm.treatments:
+        chain = digest([chain, identity(treatment), rng.seed, build if treatment.random else 0])
+        yield treatment, rng.child("treatment", chain), chain
+
+
+def bare(subject: Subject, rng: Rng) -> Any:
+    """Return a live subject to which nothing is done; ``rng`` is the trial's."""
+    chain = identity(subject)
     key = f"{chain}/{rng.seed}"
-    if key not in _bare:
-        _bare.clear()  # one bare subject at a time; treated ones share its tensors
-        _bare[key] = arm.subject.load(rng.child("subject", chain))
+    if key in _bare:
+        _bare.move_to_end(key)
+        return _bare[key]
+    while len(_bare) >= _BARE:
+        _bare.popitem(last=False)
+    _bare[key] = subject.load(rng.child("subject", chain))
     return _bare[key]
 
 
@@ -50,7 +69,7 @@ def _apply(treatment: Treatment, subject: Any, rng: Rng, key: str) -> Any:
     place = cache_place(key)
     if place.exists():
         try:
-            return treatment.skeleton(subject).fill(place)
+            return _said(treatment.skeleton(subject).fill(place), place)
         except UsageError:
             shutil.rmtree(place, ignore_errors=True)  # damaged, so it is made again
     began = time.perf_counter()
@@ -58,6 +77,17 @@ def _apply(treatment: Treatment, subject: Any, rng: Rng, key: str) -> Any:
     if time.perf_counter() - began > KEEP_ON_DISK_AFTER:
         _keep(made, place)
     return made
+
+
+def _said(subject: Any, place: Path) -> Any:
+    """Return a subject with the remarks that were kept beside its tensors."""
+    from equipoise.kit.about import annotate
+
+    try:
+        said = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return subject
+    return annotate(subject, notes=said["notes"], curves=said["curves"])
 
 
 def cache_place(key: str) -> Path:
@@ -69,10 +99,13 @@ def cache_place(key: str) -> Path:
 
 
 def _keep(subject: Any, place: Path) -> None:
+    from equipoise.kit.about import about
+
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=place.parent, suffix=".draft"))
     try:
         subject.save(draft)
+        (draft / _ABOUT).write_text(json.dumps(about(subject)), encoding="utf-8")
         draft.rename(place)  # a reader sees the whole folder or none
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)  # a full disk costs time, not the run

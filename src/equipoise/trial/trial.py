@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from equipoise.catalog import digest, entry_of, identity, recipe
+from equipoise.catalog import digest, entry_of, identity, part, recipe
 from equipoise.core import (
     Capability,
     Generates,
     GeneratesAsync,
+    HasModule,
     Measure,
     Rng,
+    ScoresText,
     Subject,
     Task,
     Treatment,
@@ -23,6 +25,9 @@ from equipoise.core import (
 )
 
 Relation = Literal["beats", "no_worse_than", "matches", "above", "below"]
+
+EDIT = "edit"
+"""Label of the task that is added where an arm edits a language model's module."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +54,43 @@ class Arm:
         Raises
         ------
         UsageError
-            If a treatment needs what the subject before it lacks.
+            If a treatment needs what the subject before it lacks, or edits
+            what a treatment before it has replaced.
         """
         have = frozenset(self.subject.provides)
         name = _name(self.subject)
+        replaced: dict[str, str] = {}
         for treatment in self.treatments:
             lack(name, have, treatment)
+            for what in sorted(treatment.edits & replaced.keys()):
+                raise UsageError(
+                    f"{_name(treatment)} edits the {what} of the model, which {replaced[what]}"
+                    " before it has replaced; put it first, or leave one of them out."
+                )
             have = (have - treatment.removes) | treatment.adds
+            replaced |= dict.fromkeys(treatment.replaces, _name(treatment))
             name = f"{name} after {_name(treatment)}"
         return have
+
+    @property
+    def open(self) -> bool:
+        """Whether its subject is a language model whose module can be looked into."""
+        return {HasModule, ScoresText} <= set(self.subject.provides)
 
     @property
     def random(self) -> bool:
         """Whether making it again with another seed could give another subject."""
         return any(treatment.random for treatment in self.treatments)
+
+    def identity(self, seed: int) -> str:
+        """Return the SHA-256 of everything that makes it in a trial of this seed."""
+        return digest(
+            {
+                "subject": identity(self.subject),
+                "treatments": [identity(treatment) for treatment in self.treatments],
+                "seed": seed,
+            }
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the recipe as JSON."""
@@ -159,6 +187,9 @@ class Trial:
         ``early`` ends when every claim is decided, by confidence sequences.
     budget
         Most the run may spend.
+    edit_report
+        Settings of the task ``edit``, which is added where an arm edits the
+        module of a language model; False leaves it out.
     paper, differs
         Of a replication: its dossier's slug, and what differs from the paper.
     """
@@ -177,9 +208,19 @@ class Trial:
     errors: Literal["worst", "exclude"] = "worst"
     stop: Literal["early"] | None = None
     budget: Budget = Budget()
+    edit_report: bool | Mapping[str, Any] = True
     paper: str | None = None
     differs: str = ""
     text: str = ""
+
+    def __post_init__(self) -> None:
+        reference = next((arm.subject for arm in self.arms.values() if arm.open), None)
+        if self.edit_report is False or reference is None or EDIT in self.tasks:
+            return
+        if any(_edits(arm, reference) for arm in self.arms.values()):
+            given = self.edit_report if isinstance(self.edit_report, Mapping) else {}
+            added = part("edit_report", reference=reference, **given)
+            object.__setattr__(self, "tasks", {**self.tasks, EDIT: added})
 
     @property
     def control(self) -> str:
@@ -194,16 +235,7 @@ class Trial:
     @cached_property
     def arm_identities(self) -> dict[str, str]:
         """SHA-256 of everything that makes each arm, the trial's seed included."""
-        return {
-            label: digest(
-                {
-                    "subject": identity(arm.subject),
-                    "treatments": [identity(treatment) for treatment in arm.treatments],
-                    "seed": self.seed,
-                }
-            )
-            for label, arm in self.arms.items()
-        }
+        return {label: arm.identity(self.seed) for label, arm in self.arms.items()}
 
     @cached_property
     def task_identities(self) -> dict[str, str]:
@@ -219,8 +251,12 @@ class Trial:
             (arm, task)
             for arm, spec in self.arms.items()
             for task in self.tasks
-            if spec.tasks is None or task in spec.tasks
+            if (spec.open if self.is_edit(task) else spec.tasks is None or task in spec.tasks)
         ]
+
+    def is_edit(self, task: str) -> bool:
+        """Say whether a task is the edit report, which every open language model gets."""
+        return task == EDIT and type(self.tasks[task]).contrasts()
 
     def builds_of(self, arm: str) -> int:
         """Return how often an arm is made: once unless its treatments are random."""
@@ -233,6 +269,7 @@ class Trial:
     def faults(self) -> list[tuple[tuple[str | int, ...], str]]:
         """Return everything that would keep the trial from working, as (place, sentence)."""
         found: list[tuple[tuple[str | int, ...], str]] = []
+        cells = self.cells()
         for label, arm in self.arms.items():
             for task in arm.tasks or ():
                 if task not in self.tasks:
@@ -242,16 +279,13 @@ class Trial:
             except UsageError as error:
                 found.append((("arms", label), str(error)))
                 continue
-            for task, spec in self.tasks.items():
-                if arm.tasks is not None and task not in arm.tasks:
-                    continue
+            for task in (task for mine, task in cells if mine == label):
                 try:
-                    lack(f"arm {label}", have, spec)
+                    lack(f"arm {label}", have, self.tasks[task])
                 except UsageError as error:
                     found.append((("tasks", task), str(error)))
-        cells = set(self.cells())
         for index, claim in enumerate(self.claims):
-            found += [(("claims", index), fault) for fault in self._claim_faults(claim, cells)]
+            found += [(("claims", index), fault) for fault in self._claim_faults(claim, set(cells))]
         if self.stop == "early":
             found += [(("stop",), fault) for fault in self._early_faults()]
         return found
@@ -299,6 +333,12 @@ class Trial:
     def with_units(self, units: int | None) -> Trial:
         """Return the trial with another cap on units."""
         return replace(self, units=units)
+
+
+def _edits(arm: Arm, reference: Subject) -> bool:
+    """Say whether an arm's module may differ from the reference's."""
+    treated = any(HasModule in treatment.needs for treatment in arm.treatments)
+    return arm.open and (treated or arm.subject != reference)
 
 
 def lack(name: str, have: frozenset[Capability], part: Treatment | Task) -> None:

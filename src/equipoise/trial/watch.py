@@ -14,6 +14,9 @@ class Watcher(Protocol):
     def doing(self, arm: str, task: str) -> None:
         """The run begins to work on a cell."""
 
+    def making(self, what: str, done: int, total: int) -> None:
+        """Making an arm's subject goes on: training, calibration; 0 of 0 is a remark."""
+
     def advance(self, units: int, errors: int) -> None:
         """Some units ended."""
 
@@ -28,6 +31,9 @@ class Silent:
         """Say nothing."""
 
     def doing(self, arm: str, task: str) -> None:
+        """Say nothing."""
+
+    def making(self, what: str, done: int, total: int) -> None:
         """Say nothing."""
 
     def advance(self, units: int, errors: int) -> None:

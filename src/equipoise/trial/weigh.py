@@ -48,6 +48,7 @@ def weigh(
         arms={label: arm.as_json() for label, arm in trial.arms.items()},
         tasks={label: recipe(task) for label, task in trial.tasks.items()},
         costs=costs,
+        edits=edits(trial, run),
         notices=notices(trial),
         sequences=sequences,
         provenance=about,
@@ -60,6 +61,23 @@ def weigh(
 def _first_error(run: Runner) -> str:
     rows = run.store.rows(run.number, where={"status": "error"}, limit=1)
     return f"{rows[0]['error_kind']}: {rows[0]['error']}" if rows else ""
+
+
+def edits(trial: Trial, run: Runner) -> list[dict[str, Any]]:
+    """Return what the edit report found of each arm as a whole."""
+    found = []
+    for arm, task in trial.cells():
+        if trial.is_edit(task):
+            rows = run.store.rows(
+                run.number, arm=run.arms[arm], task=run.tasks[task], where={"status": "ok"}
+            )
+            if not rows:
+                continue
+            told = next((row for row in rows if row["output"]["curves"]), rows[0])["output"]
+            costs = run.costs(arm, task)
+            pace = costs["seconds"] / costs["input_tokens"]
+            found.append({"arm": arm, "task": task, "seconds_per_token": pace, **told})
+    return found
 
 
 def notices(trial: Trial) -> list[str]:
@@ -81,6 +99,12 @@ def summarise(
         spec = trial.tasks[task].scores[0]
         mean = describe(found, spec.name, level=trial.level, errors=trial.errors)
         estimates.append(Row(arm, task, spec.name, mean, None, spec.higher_is_better, spec.unit))
+        if trial.is_edit(task):  # both scores are its answer, and it has no control
+            (other,) = trial.tasks[task].scores[1:]
+            mean = describe(found, other.name, level=trial.level, errors=trial.errors)
+            better = other.higher_is_better
+            estimates.append(Row(arm, task, other.name, mean, None, better, other.unit))
+            continue
         for measure in trial.measures_of(task):
             estimates += _measured(measure, trial, arm, task, outcomes, rng)
         control = outcomes.get((trial.control, task))

@@ -5,6 +5,7 @@ Local and remote executors run the same `run_shard`; nothing here writes.
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections import OrderedDict
@@ -25,10 +26,11 @@ from equipoise.core import (
 )
 from equipoise.kit.language.loop import run as run_async
 from equipoise.kit.language.talk import as_batch, error_outcome, hold
-from equipoise.trial.subjects import treated
+from equipoise.trial.subjects import bare, treated
 from equipoise.trial.trial import Arm
 
 Emit = Callable[[Outcome], None]
+Work = Callable[[Sequence[Unit], Rng], list[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def run_shard(shard: Shard, emit: Emit | None = None) -> list[Outcome]:
     else:
         if not isinstance(subject, Generates) and isinstance(subject, GeneratesAsync):
             subject = as_batch(subject)
-        outcomes = _perform(shard, subject, shard.units, shard.rng())
+        outcomes = _perform(shard.task, _work(shard, subject), shard.units, shard.rng())
     each = (time.perf_counter() - began) / max(1, len(outcomes))
     for outcome in outcomes:
         if outcome.seconds is None:
@@ -128,10 +130,18 @@ def _converse(shard: Shard, subject: Any, emit: Emit | None) -> list[Outcome]:
     )
 
 
-def _perform(shard: Shard, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
+def _work(shard: Shard, subject: Any) -> Work:
+    task = shard.task
+    if not type(task).contrasts():
+        return functools.partial(task.perform, subject)
+    reference = bare(task.reference, Rng(shard.seed))  # type: ignore[attr-defined]
+    return functools.partial(task.contrast, subject, reference)
+
+
+def _perform(task: Task, work: Work, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
     try:
-        outcomes = shard.task.perform(subject, units, rng)
-        _check(shard.task, units, outcomes)
+        outcomes = work(units, rng)
+        _check(task, units, outcomes)
     except RunError:
         raise
     except Exception as error:
@@ -139,9 +149,7 @@ def _perform(shard: Shard, subject: Any, units: Sequence[Unit], rng: Rng) -> lis
             return [error_outcome(units[0], error)]
         # Halving finds the units at fault and keeps the others together.
         middle = len(units) // 2
-        return _perform(shard, subject, units[:middle], rng) + _perform(
-            shard, subject, units[middle:], rng
-        )
+        return _perform(task, work, units[:middle], rng) + _perform(task, work, units[middle:], rng)
     return outcomes
 
 

@@ -463,6 +463,8 @@ def test_builtin_prose():
     # 24 windows of 512 tokens, at the 3.35 characters a token measured with SmolLM2.
     assert sum(map(len, texts)) / 3.35 > 24 * 512
     assert len(read_texts("builtin:python_topics")) > 50
+    for code in read_texts("builtin:python_code"):
+        compile(code, "code", "exec")
 
 
 def test_unknown_builtin_names_the_nearest():

@@ -4,9 +4,10 @@ from torch import nn
 
 from equipoise.core import Rng, UsageError
 from equipoise.kit.torch.copies import shared_tensors
+from equipoise.kit.torch.plain import plain_module
 from equipoise.kit.torch.quantized import QuantizedLinear, Scheme, quantize_module
 from equipoise.kit.torch.quantizers import fake_quantize, relative_error, round_weights
-from equipoise.kit.torch.rotations import random_rotation
+from equipoise.kit.torch.rotations import OrthogonalRotation, random_rotation
 from equipoise.kit.torch.tokens import token_mask
 
 SCHEMES = {
@@ -289,16 +290,53 @@ def test_half_precision_stays_half():
 def test_faults_are_told():
     with pytest.raises(UsageError, match="no linear layers"):
         quantize_module(nn.Tanh(), Scheme(4), Rng(0))
-    with pytest.raises(UsageError, match="order 9 is known here; use rotation orthogonal"):
-        quantize_module(linear(9), Scheme(rotation="hadamard"), Rng(0))
     with pytest.raises(UsageError, match="needs calibration data"):
         quantize_module(linear(), Scheme(4, compensate=True), Rng(0))
-    with pytest.raises(UsageError, match="Llama-like"):
+    with pytest.raises(UsageError, match="those of a decoder-only language model"):
         quantize_module(linear(), Scheme(keys_values=4), Rng(0))
     with pytest.raises(UsageError, match="takes features"):
         quantize_module(linear(), Scheme(4, compensate=True), Rng(0), [torch.ones(1, 4).long()])
     with pytest.raises(UsageError, match="tokens of a sequence"):
         quantize_module(linear(), Scheme(4, 4, smooth=1), Rng(0))(normal(64))
     twice = quantize_module(linear(), Scheme(4), Rng(0))
-    with pytest.raises(UsageError, match="no linear layers"):
+    with pytest.raises(UsageError, match="The module is a QuantizedLinear and no ordinary linear"):
         quantize_module(twice, Scheme(4), Rng(0))
+    half = nn.Sequential(twice, linear(8))
+    with pytest.raises(UsageError, match="0 is a QuantizedLinear and no ordinary linear layer"):
+        quantize_module(half, Scheme(4), Rng(0))
+    attention = nn.MultiheadAttention(8, 2)
+    with pytest.raises(UsageError, match="out_proj is a NonDynamicallyQuantizableLinear and no"):
+        quantize_module(attention, Scheme(4), Rng(0))
+
+
+@pytest.mark.parametrize("size", [9, 14, 92])
+def test_a_width_without_a_hadamard_matrix_takes_an_orthogonal_one(size):
+    layer = linear(size)
+    treated = quantize_module(layer, Scheme(rotation="hadamard"), Rng(0))
+    x = normal(10, size)
+    assert isinstance(treated.rotation, OrthogonalRotation)
+    assert (treated(x) - layer(x)).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [Scheme(4), Scheme(4, rotation="hadamard"), Scheme(4, rotation="orthogonal"),
+     Scheme(4, migrate=0.5), Scheme(4, compensate=True)],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("sizes", [(64, 8), (36, 5), (600, 3)], ids=str)
+def test_a_layer_whose_weight_alone_is_rounded_is_a_linear_layer(scheme, sizes):
+    layer = nn.Sequential(linear(*sizes))
+    treated = quantize_module(layer, scheme, Rng(0), [normal(40, sizes[0], seed=4)])
+    plain = plain_module(treated)
+    x = normal(10, sizes[0])
+    assert type(plain[0]) is nn.Linear
+    assert isinstance(treated[0], QuantizedLinear)
+    assert (plain(x) - treated(x)).abs().max() < 1e-10
+    assert (plain(x) - layer(x)).abs().max() > 1e-3
+
+
+def test_what_a_scheme_touches():
+    assert Scheme(4, 4).touches == {"linear layers"}
+    assert Scheme(4, rotation="hadamard").touches == {"linear layers", "residual stream"}
+    assert Scheme(keys_values=4).touches == {"linear layers", "attention"}

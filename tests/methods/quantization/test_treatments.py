@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from equipoise.core import HasModule, Rng, UsageError
+from equipoise.kit.language.families import FAMILIES, random_model
 from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.quantizers import relative_error
 from equipoise.methods.quantization.calibrated import GPTQ, SmoothQuant
@@ -88,11 +89,45 @@ def test_calibration_text_enters_the_identity_only_where_it_is_read(tmp_path):
     assert len(identities("gptq")) == 2
 
 
-def test_a_rotation_without_a_matrix_says_what_to_do():
+def test_a_width_without_a_hadamard_matrix_is_rotated_all_the_same():
     control = LinearLayer(inputs=9, outputs=2).load(Rng(0))
-    with pytest.raises(UsageError, match="use rotation orthogonal"):
-        Rotate().apply(control, Rng(0))
-    Rotate(rotation="orthogonal").apply(control, Rng(0))
+    x = torch.randn(5, 9, generator=Rng(1).torch())
+    for rotation in ("hadamard", "orthogonal"):
+        treated = Rotate(16, 16, rotation=rotation).apply(control, Rng(0))
+        assert (treated.module(x) - control.module(x)).abs().max() < 1e-5
+
+
+def test_what_is_replaced_follows_the_parameters():
+    for part, replaced in (
+        (RoundToNearest(), {"linear layers"}),
+        (RoundToNearest(keys_values=4), {"linear layers", "attention"}),
+        (SmoothQuant(), {"linear layers"}),
+        (GPTQ(), {"linear layers"}),
+        (RuntimeSmooth(), {"linear layers"}),
+        (Rotate(), {"linear layers", "residual stream"}),
+    ):
+        assert part.replaces == part.edits == replaced
+
+
+def test_one_cannot_follow_another():
+    treated = RoundToNearest().apply(tiny_model(), Rng(0))
+    with pytest.raises(UsageError, match="is a QuantizedLinear and no ordinary linear layer"):
+        Rotate().apply(treated, Rng(0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_every_family_is_treated_and_filled(part, family, tmp_path):
+    control = random_model(family, num_hidden_layers=2)
+    pair = ("the quick brown fox", " jumps over")
+    before = control.log_likelihood([pair])[0].log_probs
+    treated = part.apply(control, Rng(0))
+    treated.save(tmp_path)
+    filled = part.skeleton(control).fill(tmp_path)
+    one, two = (live.log_likelihood([pair])[0].log_probs for live in (treated, filled))
+    assert np.array_equal(one, two)
+    assert np.abs(one - before).max() > 1e-3
+    assert np.array_equal(control.log_likelihood([pair])[0].log_probs, before)
 
 
 def test_bad_parameters_are_refused():

@@ -59,7 +59,7 @@ def _hash(name: str) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _package(name: str) -> str:
-    if name == "python_topics":
+    if name in ("python_code", "python_topics"):
         return "python " + ".".join(map(str, sys.version_info[:3]))
     try:
         return f"scikit-learn {version('scikit-learn')}"
@@ -110,6 +110,22 @@ def _topics(name: str) -> list[Row]:
     return [{"id": key, "text": _normal(topics[key])} for key in sorted(topics)]
 
 
+# Modules of one file each, in Python for long.
+_CODE = ("argparse", "calendar", "configparser", "csv", "difflib", "fractions", "heapq",
+         "mailbox", "shutil", "statistics", "tarfile", "textwrap")  # fmt: skip
+
+
+def _code(name: str) -> list[Row]:
+    found: list[Row] = []
+    for module in _CODE:
+        spec = find_spec(module)
+        path = Path(spec.origin) if spec and spec.origin else None
+        if path is None or path.suffix != ".py" or not path.is_file():
+            raise UsageError(f"builtin:{name}: this Python comes without the source of {module}.")
+        found.append({"id": module, "text": path.read_text(encoding="utf-8")})
+    return found
+
+
 def _table(name: str) -> list[Row]:
     _sklearn(name)
     from sklearn import datasets
@@ -135,6 +151,7 @@ _SETS: dict[str, Callable[[str], list[Row]]] = {
     "diabetes": _table,
     "digits": _table,
     "iris": _table,
+    "python_code": _code,
     "python_topics": _topics,
     "sklearn_descriptions": _descriptions,
     "wine": _table,

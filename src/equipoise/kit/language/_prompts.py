@@ -71,11 +71,17 @@ class Prompts:
             rest = self.tokenize(continuation)
         return context or self._start(), rest
 
-    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        closed: bool = False,
+    ) -> str:
         """Return messages as the chat template writes them.
 
         The answer is begun after the last message, unless that is the
-        assistant's own: then it is gone on with.
+        assistant's own: then it is gone on with. ``closed`` does neither.
         """
         template = getattr(self.tokenizer, "chat_template", None)
         if not template:
@@ -95,8 +101,8 @@ class Prompts:
                 flat,
                 tools=list(tools) or None,
                 tokenize=False,
-                add_generation_prompt=not goes_on,
-                continue_final_message=goes_on,
+                add_generation_prompt=not closed and not goes_on,
+                continue_final_message=not closed and goes_on,
             )
         except Exception as error:
             reason = " ".join(str(error).split()).rstrip(".")

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from equipoise.core import Generation, Prompt, Request, TokenScores, UsageError
+from equipoise.core import Generation, Prompt, Request, TokenScores
+from equipoise.kit.about import about, annotate
 from equipoise.kit.language import generation, scoring
 from equipoise.kit.language._forward import Forward
 from equipoise.kit.language._prompts import Prompts
+from equipoise.kit.language.tensors import fill_tensors, save_tensors
 
 TENSORS = "model.safetensors"
 
@@ -78,14 +80,16 @@ class LanguageModel:
         return self._batch_tokens or (1024 if self.device.type in ("cpu", "meta") else 16384)
 
     def with_module(self, module: nn.Module) -> LanguageModel:
-        """Return a subject around another module, with the same tokenizer and settings."""
-        return LanguageModel(
+        """Return a subject around another module, with the same tokenizer, settings and remarks."""
+        found = LanguageModel(
             module,
             self.tokenizer,
             batch_size=self.batch_size,
             batch_tokens=self._batch_tokens,
             name=self.name,
         )
+        annotated: LanguageModel = annotate(found, **about(self))
+        return annotated
 
     def tokenize(self, text: str) -> list[int]:
         """Return the token ids of plain text, without special tokens."""
@@ -140,8 +144,6 @@ class LanguageModel:
         The folder of an ordinary model opens again with `load`; the tensors of
         a treated one go back into its structure with `fill`.
         """
-        from safetensors.torch import save_file
-
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         for part in (
@@ -152,8 +154,7 @@ class LanguageModel:
             writer = getattr(part, "save_pretrained", None)
             if writer is not None:
                 writer(place)
-        # Metadata of one key, because safetensors writes several in no fixed order.
-        save_file(_distinct(self.module), str(place / TENSORS), metadata={"format": "pt"})
+        save_tensors(self.module, place / TENSORS)
 
     def fill(self, folder: Path | str) -> LanguageModel:
         """Put the tensors of a folder into this model's structure and return the model.
@@ -166,20 +167,7 @@ class LanguageModel:
         UsageError
             If the folder holds no tensors or others than the module has.
         """
-        path = Path(folder) / TENSORS
-        tensors = _read(path)
-        for name, parameter in self.module.named_parameters():
-            if name in tensors:
-                tensors[name] = nn.Parameter(tensors[name], requires_grad=parameter.requires_grad)
-        for name, kept in _ties(self.module).items():
-            if kept in tensors:
-                tensors[name] = tensors[kept]
-        try:
-            self.module.load_state_dict(tensors, strict=True, assign=True)
-        except RuntimeError as error:
-            raise UsageError(
-                f"{path}: the tensors do not fit {self.name}; delete the file to make it again."
-            ) from error
+        fill_tensors(self.module, Path(folder) / TENSORS, self.name)
         return self
 
     @classmethod
@@ -195,7 +183,7 @@ class LanguageModel:
         batch_tokens: int | None = None,
         name: str = "",
     ) -> LanguageModel:
-        """Open a folder as transformers or `save` wrote it, or a model of the hub.
+        """Open a folder as transformers, `save` or `equipoise treat` wrote it, or one of the hub.
 
         Parameters
         ----------
@@ -219,52 +207,18 @@ class LanguageModel:
             be reached.
         """
         from equipoise.kit.language._pretrained import open_model
+        from equipoise.kit.language.saved import is_treated, open_treated
 
         if threads is not None:
             torch.set_num_threads(threads)
+        folder = Path(source).expanduser()
+        settings: dict[str, Any] = {
+            "batch_size": batch_size,
+            "batch_tokens": batch_tokens,
+            "name": name or folder.name,
+        }
+        if is_treated(folder):
+            treated: LanguageModel = open_treated(folder, dtype=dtype, device=device, **settings)
+            return treated
         module, tokenizer = open_model(str(source), dtype=dtype, device=device, revision=revision)
-        return cls(
-            module,
-            tokenizer,
-            batch_size=batch_size,
-            batch_tokens=batch_tokens,
-            name=name or Path(source).name,
-        )
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: there is no such file.") from error
-    except SafetensorError as error:
-        raise UsageError(f"{path}: not whole; delete it to make it again.") from error
-
-
-def _ties(module: nn.Module) -> dict[str, str]:
-    """Return names whose tensor an earlier name has as well, with that name."""
-    first: dict[int, str] = {}
-    found = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        kept = first.setdefault(id(tensor), name)
-        if kept != name:
-            found[name] = kept
-    return found
-
-
-def _distinct(module: nn.Module) -> dict[str, Tensor]:
-    """Return the module's tensors, tied ones once, in a form that safetensors takes."""
-    ties = _ties(module)
-    stores: set[int] = set()
-    found = {}
-    for name, tensor in module.state_dict().items():
-        if name in ties:
-            continue
-        tensor = tensor.contiguous()
-        store = tensor.untyped_storage().data_ptr()
-        found[name] = tensor.clone() if store in stores else tensor
-        stores.add(store)
-    return found
+        return cls(module, tokenizer, **settings)

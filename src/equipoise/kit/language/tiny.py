@@ -61,7 +61,7 @@ def tiny_model(seed: int = 0, **settings: Any) -> LanguageModel:
                 parameter.normal_(0.0, 0.3, generator=generator)
     # Rotary frequencies are no parameters: a module on no device cannot know them.
     module.model.rotary_emb = type(module.model.rotary_emb)(config)
-    return LanguageModel(module, _tokenizer(), name="tiny", **settings)
+    return LanguageModel(module, byte_tokenizer(), name="tiny", **settings)
 
 
 def tiny_folder() -> Path:
@@ -82,7 +82,7 @@ def tiny_folder() -> Path:
     return folder
 
 
-def _tokenizer() -> Any:
+def byte_tokenizer() -> Any:
     """Return a tokenizer whose ids 0 to 255 are the bytes."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from equipoise.core import UsageError
+from equipoise.kit.language.structure import is_linear, is_transposed
+
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
@@ -59,14 +62,36 @@ def replace_modules(module: nn.Module, replacements: Mapping[str, nn.Module]) ->
     return module
 
 
-def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
-    """Return the linear layers by dotted name, without a language model's output head."""
+def linear_layers(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the linear layers by dotted name, without a language model's output head.
+
+    They are `torch.nn.Linear` and GPT-2's layers with their weight transposed (see
+    `equipoise.kit.language.structure.weight_of`).
+
+    Raises
+    ------
+    UsageError
+        If a treatment has put another kind of layer in the place of one, or one
+        is a kind of its own, such as the output layer of torch's attention.
+
+    Examples
+    --------
+    >>> list(linear_layers(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))))
+    ['0', '2']
+    """
     head = output_head(module)
-    return {
+    found = {
         name: part
         for name, part in module.named_modules()
-        if isinstance(part, nn.Linear) and part is not head
+        if is_linear(part) and part is not head
     }
+    for name, part in found.items():
+        if type(part) is not nn.Linear and not is_transposed(part):
+            raise UsageError(
+                f"{name or 'The module'} is a {type(part).__name__} and no ordinary linear layer;"
+                " treat the model as it was before its linear layers were replaced."
+            )
+    return found
 
 
 def output_head(module: nn.Module) -> nn.Module | None:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from equipoise.core import Rng, UsageError
-from equipoise.kit.torch import decoders
+from equipoise.kit.language.structure import Structure, is_transposed, weight_of
+from equipoise.kit.progress import report
+from equipoise.kit.torch.calibrated import compensate, migrate
 from equipoise.kit.torch.copies import copy_module, linear_layers, replace_modules
-from equipoise.kit.torch.gptq import Hessian, gptq
-from equipoise.kit.torch.quantizers import (
-    quantize_,
-    round_weights,
-    smoothing_scales,
-    smoothquant_scales,
-)
+from equipoise.kit.torch.decoders import decoder_of, quantize_keys_values
+from equipoise.kit.torch.quantizers import quantize_, round_weights, smoothing_scales
+from equipoise.kit.torch.residual import rotate_decoder, turns_as_a_whole
 from equipoise.kit.torch.rotations import (
     Rotation,
     RotationKind,
     empty_rotation,
     random_rotation,
+    suitable,
 )
 from equipoise.kit.torch.tokens import current_mask
 
@@ -55,7 +53,12 @@ class QuantizedLinear(nn.Module):
         Applied to the input.
     divisor
         Fixed scales the input is divided by (SmoothQuant), shape ``(K,)``.
+    transposed
+        Whether it stands for a layer that keeps its weight as ``(in, out)``, as
+        GPT-2's do; here it is ``(out, in)`` all the same.
     """
+
+    equipoise_linear: ClassVar[bool] = True
 
     bias: nn.Parameter | None
     divisor: Tensor | None
@@ -71,6 +74,7 @@ class QuantizedLinear(nn.Module):
         smooth: int = 0,
         rotation: Rotation | None = None,
         divisor: Tensor | None = None,
+        transposed: bool = False,
     ) -> None:
         super().__init__()
         shared = isinstance(weight, nn.Parameter)
@@ -79,6 +83,7 @@ class QuantizedLinear(nn.Module):
         self.rotation = rotation
         self.register_buffer("divisor", divisor)
         self.bits, self.group, self.clip, self.smooth = bits, group, clip, smooth
+        self.transposed = transposed
 
     @property
     def in_features(self) -> int:
@@ -124,11 +129,61 @@ class QuantizedLinear(nn.Module):
             mask = None  # not the tokens of this batch
         return smoothing_scales(x, self.smooth, mask=mask)
 
+    def make_plain(self, root: nn.Module, name: str) -> str | None:
+        """Put an ordinary layer in place, or return why there is none.
+
+        Where inputs are not rounded, what is done to them goes into the weight.
+        """
+        if self.bits < UNROUNDED:
+            return f"inputs of linear layers are rounded to {self.bits} bits while it runs"
+        if root is self:
+            return "a linear layer alone cannot be put in its own place"
+        layer = _ordinary(self._folded(), self.bias, self.transposed)
+        replace_modules(root, {name: layer.train(self.training)})
+        return None
+
+    @torch.no_grad()
+    def _folded(self) -> Tensor:
+        weight = self.weight.detach()
+        if self.divisor is None and self.rotation is None:
+            return weight
+        wide = weight.double()
+        if self.divisor is not None:
+            wide = wide / self.divisor
+        if self.rotation is not None:
+            found = torch.empty_like(wide)
+            for start in range(0, self.in_features, 512):  # a few rows of the matrix at a time
+                rows = torch.zeros(
+                    min(512, self.in_features - start), self.in_features,
+                    dtype=wide.dtype, device=wide.device,
+                )  # fmt: skip
+                rows.diagonal(start).fill_(1.0)
+                found[:, start : start + 512] = wide @ self.rotation(rows).T
+            wide = found
+        return wide.to(weight.dtype)
+
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bits={self.bits}, group={self.group}, smooth={self.smooth}"
         )
+
+
+def _ordinary(weight: Tensor, bias: Tensor | None, transposed: bool) -> nn.Module:
+    outputs, inputs = weight.shape
+    layer: Any
+    with torch.device("meta"):
+        if transposed:
+            from transformers.pytorch_utils import Conv1D
+
+            layer = Conv1D(outputs, inputs)  # type: ignore[no-untyped-call]
+        else:
+            layer = nn.Linear(inputs, outputs, bias=bias is not None)
+    kept = weight.T.contiguous() if transposed else weight
+    layer.weight = nn.Parameter(kept, requires_grad=False)
+    layer.bias = bias
+    made: nn.Module = layer
+    return made
 
 
 @dataclass(frozen=True)
@@ -170,9 +225,15 @@ class Scheme:
     migrate: float | None = None
     keys_values: int = UNROUNDED
 
-
-NOT_SMOOTHED = ("q_proj", "k_proj", "v_proj")
-"""Layers of a decoder that the paper's code leaves without runtime smoothing."""
+    @property
+    def touches(self) -> frozenset[str]:
+        """What is the model's own before and no longer afterwards (`Treatment.replaces`)."""
+        found = {"linear layers"}
+        if self.rotation is not None:
+            found.add("residual stream")
+        if self.keys_values < UNROUNDED:
+            found.add("attention")
+        return frozenset(found)
 
 
 def quantize_module(
@@ -183,10 +244,12 @@ def quantize_module(
 ) -> nn.Module:
     """Return a copy of a module whose linear layers run quantised.
 
-    Every `torch.nn.Linear` is replaced but a language model's output head;
-    embeddings stay as they are. A Llama-like decoder is rotated as a whole
-    (see `decoders.rotate_decoder`), any other module layer by layer, at its
-    input. Tensors that do not change are shared with the original.
+    Every linear layer is replaced but a language model's output head; embeddings
+    stay as they are. A decoder of any family with ordinary norms before its
+    layers is rotated as a whole (see `residual.rotate_decoder`), any other module
+    layer by layer, at its input. Layers that attention reads are left without
+    runtime smoothing, as in the paper's code. Tensors that do not change are
+    shared with the original.
 
     Parameters
     ----------
@@ -204,8 +267,8 @@ def quantize_module(
     Raises
     ------
     UsageError
-        If there is no linear layer, or no rotation of the kind for a width,
-        or calibration is needed and missing.
+        If there is no linear layer, or a treatment has replaced one already, or
+        calibration is needed and missing, or the module has no keys and values.
 
     Examples
     --------
@@ -216,43 +279,59 @@ def quantize_module(
       (rotation): HadamardRotation(size=64, inner=1, signs=True)
     )
     """
+    needed = scheme.compensate or scheme.migrate is not None
+    if needed and rng is not None and not calibration:
+        raise UsageError("This way of quantising needs calibration data, and none was given.")
     treated: Any = copy_module(module)
     layers = linear_layers(treated)
     if not layers:
         raise UsageError("There are no linear layers to quantise in this module.")
-    made = {name: QuantizedLinear(old.weight, old.bias) for name, old in layers.items()}
+    structure = decoder_of(treated)
+    rotated = scheme.rotation is not None
+    whole = rotated and structure is not None and turns_as_a_whole(treated)
+    made = {name: _running(old, hollow=rng is None) for name, old in layers.items()}
     treated = replace_modules(treated, made)
-    decoder = decoders.decoder_of(treated)
     if scheme.rotation is not None:
-        if decoder is not None:
-            decoders.rotate_decoder(treated, decoder, scheme.rotation, rng)
+        if whole and structure is not None:
+            rotate_decoder(treated, structure, scheme.rotation, rng)
         else:
             for name, layer in made.items():
                 _rotate_layer(layer, scheme.rotation, name, rng)
     if rng is None:
         _empty(made.values(), scheme)
     else:
-        needed = scheme.compensate or scheme.migrate is not None
-        if needed and not calibration:
-            raise UsageError("This way of quantising needs calibration data, and none was given.")
-        _fix_weights(treated, made, scheme, calibration)
+        _fix_weights(treated, structure, made, scheme, calibration)
+    unsmoothed = _attention_inputs(structure)
     for name, layer in made.items():
-        kept = decoder is not None and name.rpartition(".")[2] in NOT_SMOOTHED
         layer.bits = scheme.activations
         layer.group = scheme.activation_group
         layer.clip = scheme.clip
-        layer.smooth = 0 if kept else scheme.smooth
+        layer.smooth = 0 if name in unsmoothed else scheme.smooth
     if scheme.keys_values < UNROUNDED:
-        if decoder is None:
-            raise UsageError("Quantising keys and values needs a Llama-like decoder.")
-        decoders.quantize_keys_values(treated, decoder, scheme.keys_values)
+        quantize_keys_values(treated, structure, scheme.keys_values)
     if scheme.smooth and scheme.activations < UNROUNDED:
         treated.equipoise_whole_sequence = True
     made_of: nn.Module = treated
     return made_of
 
 
+def _running(layer: Any, *, hollow: bool) -> QuantizedLinear:
+    weight = layer.weight
+    if is_transposed(layer):
+        turned = weight_of(layer)
+        # A skeleton's weight is filled in anyway, so it is not worth a copy.
+        weight = torch.empty_like(turned, device="meta") if hollow else turned.detach().contiguous()
+    return QuantizedLinear(weight, layer.bias, transposed=is_transposed(layer))
+
+
+def _attention_inputs(structure: Structure | None) -> set[str]:
+    if structure is None:
+        return set()
+    return {name for block in structure.blocks for name in block.stages()[0]}
+
+
 def _rotate_layer(layer: QuantizedLinear, kind: RotationKind, name: str, rng: Rng | None) -> None:
+    kind = suitable(kind, layer.in_features)
     if rng is None:
         layer.rotation = empty_rotation(kind, layer.in_features)
         return
@@ -265,7 +344,7 @@ def _rotate_layer(layer: QuantizedLinear, kind: RotationKind, name: str, rng: Rn
 
 def _empty(layers: Iterable[QuantizedLinear], scheme: Scheme) -> None:
     for layer in layers:
-        if scheme.weights < UNROUNDED or scheme.migrate is not None:
+        if scheme.weights < UNROUNDED or scheme.migrate is not None or scheme.rotation is not None:
             hollow = torch.empty_like(layer.weight, device="meta")
             layer.weight = nn.Parameter(hollow, requires_grad=False)
         if scheme.migrate is not None:
@@ -274,18 +353,20 @@ def _empty(layers: Iterable[QuantizedLinear], scheme: Scheme) -> None:
 
 def _fix_weights(
     module: nn.Module,
+    structure: Structure | None,
     layers: dict[str, QuantizedLinear],
     scheme: Scheme,
     calibration: Sequence[Any],
 ) -> None:
     if scheme.migrate is not None:
-        _migrate(module, layers, scheme.migrate, calibration)
+        migrate(module, structure, layers, scheme.migrate, calibration)
     if scheme.weights >= UNROUNDED:
         return
     if scheme.compensate:
-        _compensate(module, layers, scheme, calibration)
+        compensate(module, structure, layers, scheme, calibration)
         return
-    for layer in layers.values():
+    for done, layer in enumerate(layers.values()):
+        report("rounding weights", done, len(layers))
         weight = layer.weight.detach()
         rounded = round_weights(
             weight if weight.dtype == torch.float64 else weight.float(),
@@ -294,99 +375,3 @@ def _fix_weights(
             search=scheme.clip_search,
         )
         layer.weight = nn.Parameter(rounded.to(weight.dtype), requires_grad=False)
-
-
-@torch.no_grad()
-def _migrate(
-    module: nn.Module,
-    layers: dict[str, QuantizedLinear],
-    alpha: float,
-    calibration: Sequence[Any],
-) -> None:
-    """Move difficulty from activations into weights (SmoothQuant), by stage."""
-    largest: dict[str, Tensor] = {}
-
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            found = layers[name].transform(inputs[0]).abs().flatten(0, -2).amax(0)
-            largest[name] = torch.maximum(largest[name], found) if name in largest else found
-
-        return hook
-
-    hooks = [layer.register_forward_pre_hook(watch(name)) for name, layer in layers.items()]
-    try:
-        for batch in calibration:
-            decoders.call(module, batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    for stage in _stages(module, layers):
-        together = torch.cat([layers[name].weight for name in stage]).float()
-        peaks = torch.stack([largest[name] for name in stage if name in largest] or [together[0]])
-        scale = smoothquant_scales(peaks.amax(0).float(), together, alpha)
-        for name in stage:
-            layer = layers[name]
-            dtype = layer.weight.dtype
-            layer.divisor = scale.to(dtype)
-            layer.weight = nn.Parameter(layer.weight * layer.divisor, requires_grad=False)
-
-
-def _stages(module: nn.Module, layers: dict[str, QuantizedLinear]) -> list[list[str]]:
-    """Group layers that read the same input, in the order they run."""
-    decoder = decoders.decoder_of(module)
-    if decoder is None:
-        return [[name] for name in layers]
-    return [stage for layer in decoder.layers for stage in layer.stages()]
-
-
-@torch.no_grad()
-def _compensate(
-    module: nn.Module,
-    layers: dict[str, QuantizedLinear],
-    scheme: Scheme,
-    calibration: Sequence[Any],
-) -> None:
-    """Round weights by GPTQ, each stage seeing inputs from the stages rounded before it."""
-    decoder = decoders.decoder_of(module)
-    if decoder is None:
-        for name in layers:
-            _gptq_stage([layers[name]], scheme, lambda: _run_all(module, calibration))
-        return
-    inputs = decoders.first_layer_inputs(module, decoder, calibration)
-    for block in decoder.layers:
-        run = functools.partial(decoders.run_layer, module.get_submodule(block.name), inputs)
-        for stage in block.stages():
-            _gptq_stage([layers[name] for name in stage], scheme, run)
-        inputs = run()
-
-
-def _run_all(module: nn.Module, calibration: Sequence[Any]) -> None:
-    for batch in calibration:
-        decoders.call(module, batch)
-
-
-def _gptq_stage(
-    stage: Sequence[QuantizedLinear], scheme: Scheme, run: Callable[[], object]
-) -> None:
-    hessian = Hessian(stage[0].in_features)
-
-    def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        hessian.add(stage[0].transform(inputs[0]))
-
-    handle = stage[0].register_forward_pre_hook(hook)
-    try:
-        run()
-    finally:
-        handle.remove()
-    rounded = gptq(
-        torch.cat([layer.weight for layer in stage]),
-        hessian.value(),
-        scheme.weights,
-        group=scheme.weight_group,
-        search=scheme.clip_search,
-    )
-    start = 0
-    for layer in stage:
-        own = rounded[start : start + layer.out_features].clone()
-        start += len(own)
-        layer.weight = nn.Parameter(own, requires_grad=False)

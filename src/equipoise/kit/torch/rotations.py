@@ -189,7 +189,58 @@ class OrthogonalRotation(nn.Module):
         return f"size={self.size}"
 
 
+class OnesKeepingRotation(nn.Module):
+    r"""Another rotation R and a reflection after it, which together keep $(1, \dots, 1)$.
+
+    With $u$ that direction and $w = u R - u$ the reflection
+    $I - 2 w^\top w / \lVert w \rVert^2$ takes $u R$ back to $u$. A LayerNorm
+    commutes with such a rotation, since it leaves every row's mean as it is.
+
+    Parameters
+    ----------
+    inner
+        R; a Hadamard matrix stays nearly one, as the reflection moves entries of
+        size $K^{-1/2}$ by $O(K^{-1})$.
+    size
+        Features, K.
+
+    Examples
+    --------
+    >>> keeping = OnesKeepingRotation(random_rotation("hadamard", 64, Rng(0)), 64)
+    >>> x = torch.arange(64.0)[None]
+    >>> bool((keeping(x).mean() - x.mean()).abs() < 1e-4)
+    True
+    """
+
+    axis: Tensor
+
+    def __init__(self, inner: nn.Module, size: int) -> None:
+        super().__init__()
+        self.inner = inner
+        ones = torch.full((1, size), size**-0.5, dtype=torch.float64)
+        axis = (inner(ones) - ones)[0]
+        length = torch.linalg.vector_norm(axis)
+        self.register_buffer("axis", axis / length if length > 1e-12 else axis * 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the last axis of ``x`` rotated."""
+        turned: Tensor = self.inner(x)
+        axis = self.axis.to(x.dtype)
+        return turned - 2 * (turned @ axis)[..., None] * axis
+
+
 Rotation = HadamardRotation | OrthogonalRotation
+
+
+def suitable(kind: RotationKind, size: int) -> RotationKind:
+    """Return the kind, or random orthogonal where a size has no Hadamard matrix here.
+
+    Examples
+    --------
+    >>> suitable("hadamard", 896), suitable("hadamard", 14)
+    ('hadamard', 'orthogonal')
+    """
+    return kind if kind == "orthogonal" or has_hadamard(size) else "orthogonal"
 
 
 def random_rotation(kind: RotationKind, size: int, rng: Rng) -> Rotation:

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from equipoise.kit.about import about, annotate
+
 
 @dataclass(frozen=True)
 class ModuleSubject:
@@ -44,8 +46,9 @@ class ModuleSubject:
         return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
     def with_module(self, module: nn.Module) -> ModuleSubject:
-        """Return a subject around another module."""
-        return ModuleSubject(module, self.tokenizer)
+        """Return a subject around another module, with the same remarks."""
+        found: ModuleSubject = annotate(ModuleSubject(module, self.tokenizer), **about(self))
+        return found
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Return outputs for rows; a single output a row comes back as ``(n,)``."""

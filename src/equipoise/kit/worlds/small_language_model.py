@@ -8,7 +8,6 @@ digit by digit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from equipoise.kit.torch.threads import one_thread
 from equipoise.kit.worlds.words import ANSWER, END, LONGEST, PAD, SPECIAL, START, Words
 
 _BACK = 3
@@ -226,7 +226,7 @@ def train(
         lr=rate, betas=(0.9, 0.98), foreach=True,
     )  # fmt: skip
     losses = []
-    with _one_thread():
+    with one_thread():
         for step in range(steps):
             for group in optimizer.param_groups:
                 group["lr"] = rate * _schedule(step, steps)
@@ -252,17 +252,6 @@ def _loss(model: SmallTransformer, ids: Tensor) -> Tensor:
     scores = model.logits(model(ids[:, :-1])[real])
     each = functional.cross_entropy(scores, wanted[real], reduction="none")
     return (weight * each).sum() / weight.sum()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    # Sums of floats depend on how many threads share them; small matrices gain little by two.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _batches(

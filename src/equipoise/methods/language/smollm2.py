@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from equipoise.core import (
@@ -60,9 +61,7 @@ class SmolLM2(Subject):
 
     def load(self, rng: Rng) -> LanguageModel:
         """Return the live model."""
-        from equipoise.kit.language.gguf import converted
-
-        file = self._file()
+        self._file()  # a package that is not there is said first
         try:
             from equipoise.kit.language.local import LanguageModel
         except ModuleNotFoundError as error:
@@ -70,15 +69,20 @@ class SmolLM2(Subject):
                 f"SmolLM2: the package {error.name} is not installed:"
                 " pip install 'equipoise[language]'."
             ) from error
-        folder = converted(file, logging.getLogger("equipoise").warning)
         return LanguageModel.load(
-            folder,
+            self.folder(),
             dtype=self.dtype,
             device=self.device,
             threads=self.threads,
             batch_size=self.batch_size,
             name="smollm2",
         )
+
+    def folder(self) -> Path:
+        """Return the folder the converted weights lie in."""
+        from equipoise.kit.language.gguf import converted
+
+        return converted(self._file(), logging.getLogger("equipoise").warning)
 
     def content(self) -> Any:
         """Return the hash of the shipped weights."""

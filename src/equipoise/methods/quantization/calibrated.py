@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from equipoise.core import Capability, HasModule, Rng, Treatment, between, setting
+from equipoise.core import Rng, between, setting
 from equipoise.kit.data import content_hash
 from equipoise.kit.torch.calibration import calibration_batches
-from equipoise.kit.torch.quantized import Scheme, quantize_module
+from equipoise.kit.torch.quantized import Scheme
+from equipoise.methods.quantization._quantiser import Quantiser
 
 
 @dataclass(frozen=True)
-class GPTQ(Treatment):
+class GPTQ(Quantiser):
     r"""Round weights column by column, and let later columns make up for the error.
 
     Keeps $\lVert X W^\top - X \hat W^\top \rVert$ small on calibration inputs X,
@@ -59,7 +60,6 @@ class GPTQ(Treatment):
     length: int = between(1, 1_000_000, default=512)
     clip_search: bool = False
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True
 
     @classmethod
@@ -73,17 +73,12 @@ class GPTQ(Treatment):
     def content(self) -> Any:
         return content_hash(self.calibration)
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        batches = calibration_batches(
+    def batches(self, subject: Any, rng: Rng) -> list[Any]:
+        return calibration_batches(
             subject, self.calibration, rng, samples=self.samples, length=self.length
         )
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng, batches))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
 
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(
             weights=self.weights,
             activations=self.activations,
@@ -94,7 +89,7 @@ class GPTQ(Treatment):
 
 
 @dataclass(frozen=True)
-class SmoothQuant(Treatment):
+class SmoothQuant(Quantiser):
     r"""Move the difficulty of outlier channels from activations into weights, then round.
 
     Inputs are divided by fixed $s_j = \max|X_j|^\alpha / \max|W_j|^{1-\alpha}$, found
@@ -137,7 +132,6 @@ class SmoothQuant(Treatment):
     samples: int = between(1, 100_000, default=16)
     length: int = between(1, 1_000_000, default=512)
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True
 
     @classmethod
@@ -147,15 +141,10 @@ class SmoothQuant(Treatment):
     def content(self) -> Any:
         return content_hash(self.calibration)
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        batches = calibration_batches(
+    def batches(self, subject: Any, rng: Rng) -> list[Any]:
+        return calibration_batches(
             subject, self.calibration, rng, samples=self.samples, length=self.length
         )
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng, batches))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
 
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(weights=self.weights, activations=self.activations, migrate=self.alpha)

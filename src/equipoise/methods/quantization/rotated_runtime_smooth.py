@@ -16,29 +16,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from equipoise.core import (
-    Capability,
-    HasModule,
-    Rng,
-    Treatment,
-    between,
-    one_of,
-    setting,
-)
+from equipoise.core import Rng, between, one_of, setting
 from equipoise.kit.data import content_hash
 from equipoise.kit.torch.calibration import calibration_batches
-from equipoise.kit.torch.quantized import Scheme, quantize_module
+from equipoise.kit.torch.quantized import Scheme
+from equipoise.methods.quantization._quantiser import Quantiser
 
 
 @dataclass(frozen=True)
-class RuntimeSmooth(Treatment):
+class RuntimeSmooth(Quantiser):
     r"""Divide each channel by its largest entry in the sequence, round, multiply back.
 
     $s_j = \max(\max_i |X_{ij}|, 10^{-5})$, found anew for every sequence;
     $Y \approx \sum_j s_j\, Q(X / s)_{ij}\, W_{ij}$ with one step per token. Channels
-    sorted by $s$ may share the largest scale of their group. In Llama-like
-    decoders query, key and value projections are left without smoothing, as in
-    the paper's code. A spike inflates its whole channel and pushes the other
+    sorted by $s$ may share the largest scale of their group. In language models
+    query, key and value projections are left without smoothing, as in the
+    paper's code. A spike inflates its whole channel and pushes the other
     tokens' entries to zero.
 
     Parameters
@@ -52,7 +45,7 @@ class RuntimeSmooth(Treatment):
     clip_search
         Whether each output channel's range is searched for (slow).
     keys_values
-        Bits of keys and values in attention, for Llama-like models.
+        Bits of keys and values in attention, for language models.
 
     Examples
     --------
@@ -69,20 +62,11 @@ class RuntimeSmooth(Treatment):
     clip_search: bool = False
     keys_values: int = between(2, 16, default=16)
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
-
     @classmethod
     def null(cls) -> Self:
         return cls(weights=16, activations=16)
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
-
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(
             weights=self.weights,
             activations=self.activations,
@@ -93,14 +77,17 @@ class RuntimeSmooth(Treatment):
 
 
 @dataclass(frozen=True)
-class Rotate(Treatment):
+class Rotate(Quantiser):
     r"""Rotate what goes into linear layers, then round: $X W^\top = (X R)(W R)^\top$.
 
     $R = \mathrm{diag}(\pm 1) H_K / \sqrt{K}$ with a Hadamard matrix, or a random
-    orthogonal matrix. In a Llama-like decoder one R turns the whole residual
+    orthogonal matrix. In a language model one R turns the whole residual
     stream, heads are turned within (and across, where their number has a
     Hadamard matrix), and the down projection's input is turned while it runs
-    (as QuaRot does); in any other module each linear layer's input is turned.
+    (as QuaRot does). Norms that subtract the mean take an R that keeps the
+    direction of ones: a rotation and one reflection after it. In any other
+    module, or a decoder whose norms do not come right before its layers, each
+    linear layer's input is turned while it runs.
 
     Parameters
     ----------
@@ -109,11 +96,12 @@ class Rotate(Treatment):
     activations
         Bits of the inputs of linear layers, one step per token; 16 leaves them.
     rotation
-        ``hadamard``, or ``orthogonal`` for widths without a Hadamard matrix.
+        ``hadamard``, where a width without such a matrix takes a random
+        orthogonal one, or ``orthogonal`` throughout.
     clip_search
         Whether each output channel's range is searched for (slow).
     keys_values
-        Bits of keys and values in attention, for Llama-like models.
+        Bits of keys and values in attention, for language models.
 
     References
     ----------
@@ -138,21 +126,13 @@ class Rotate(Treatment):
     clip_search: bool = False
     keys_values: int = between(2, 16, default=16)
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True
 
     @classmethod
     def null(cls) -> Self:
         return cls(weights=16, activations=16)
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
-
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(
             weights=self.weights,
             activations=self.activations,
@@ -163,7 +143,7 @@ class Rotate(Treatment):
 
 
 @dataclass(frozen=True)
-class RotatedRuntimeSmooth(Treatment):
+class RotatedRuntimeSmooth(Quantiser):
     r"""Rotate, smooth by the sequence's own channel maxima, round: the paper's method.
 
     $Y \approx \sum_j s_j\, Q(X R / s)_{ij}\, \hat W_{ij}$ with $\hat W$ the rounded
@@ -183,7 +163,8 @@ class RotatedRuntimeSmooth(Treatment):
     group
         Channels that share a smoothing scale (g); the last group may be smaller.
     rotation
-        ``hadamard``, or ``orthogonal`` for widths without a Hadamard matrix.
+        ``hadamard``, where a width without such a matrix takes a random
+        orthogonal one, or ``orthogonal`` throughout.
     weight_method
         ``rtn`` rounds to nearest; ``gptq`` compensates errors by calibration.
     calibration
@@ -196,7 +177,7 @@ class RotatedRuntimeSmooth(Treatment):
     clip_search
         Whether each output channel's range is searched for (slow).
     keys_values
-        Bits of keys and values in attention, for Llama-like models.
+        Bits of keys and values in attention, for language models.
 
     References
     ----------
@@ -233,7 +214,6 @@ class RotatedRuntimeSmooth(Treatment):
     clip_search: bool = False
     keys_values: int = between(2, 16, default=16)
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
     random: ClassVar[bool] = True
 
     @classmethod
@@ -243,20 +223,15 @@ class RotatedRuntimeSmooth(Treatment):
     def content(self) -> Any:
         return content_hash(self.calibration) if self.weight_method == "gptq" else None
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        batches = []
-        if self.weight_method == "gptq":
-            stream = rng.child("calibration")
-            batches = calibration_batches(
-                subject, self.calibration, stream, samples=self.samples, length=self.length
-            )
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng, batches))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
+    def batches(self, subject: Any, rng: Rng) -> list[Any]:
+        if self.weight_method == "rtn":
+            return []
+        stream = rng.child("calibration")
+        return calibration_batches(
+            subject, self.calibration, stream, samples=self.samples, length=self.length
+        )
 
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(
             weights=self.weights,
             activations=self.activations,

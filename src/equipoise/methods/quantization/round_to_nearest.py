@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Self
 
-from equipoise.core import Capability, HasModule, Rng, Treatment, between
-from equipoise.kit.torch.quantized import Scheme, quantize_module
+from equipoise.core import between
+from equipoise.kit.torch.quantized import Scheme
+from equipoise.methods.quantization._quantiser import Quantiser
 
 
 @dataclass(frozen=True)
-class RoundToNearest(Treatment):
+class RoundToNearest(Quantiser):
     r"""Round weights and activations to evenly spaced levels.
 
     Each output channel of a weight and each token of an activation has its own
     step $d = \max_j |x_j| / (2^{b-1} - 1)$, and
     $q = \mathrm{clamp}(\mathrm{round}(x / d), -2^{b-1}, 2^{b-1} - 1)$. Every linear
     layer is quantised but a language model's output head; embeddings stay as
-    they are.
+    they are. Where only weights are rounded the model has an ordinary form.
 
     Parameters
     ----------
@@ -35,12 +36,13 @@ class RoundToNearest(Treatment):
         Whether each output channel's range is the one that loses least, by
         $\sum_j |\hat w_j - w_j|^{2.4}$ (slow).
     keys_values
-        Bits of keys and values in attention, for Llama-like models; 16 leaves
+        Bits of keys and values in attention, for language models; 16 leaves
         them in floating point.
 
     Examples
     --------
     >>> import torch
+    >>> from equipoise.core import Rng
     >>> from equipoise.kit.torch.subjects import ModuleSubject
     >>> layer = torch.nn.Linear(3, 1, bias=False)
     >>> layer.weight.data = torch.tensor([[1.0, 0.2, -0.9]])
@@ -56,8 +58,6 @@ class RoundToNearest(Treatment):
     clip_search: bool = False
     keys_values: int = between(2, 16, default=16)
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})
-
     @classmethod
     def tiny(cls) -> Self:
         return cls(weights=4, activations=4)
@@ -66,14 +66,7 @@ class RoundToNearest(Treatment):
     def null(cls) -> Self:
         return cls(weights=16, activations=16)
 
-    def apply(self, subject: Any, rng: Rng) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme(), rng))
-
-    def skeleton(self, subject: Any) -> Any:
-        return subject.with_module(quantize_module(subject.module, self.scheme()))
-
     def scheme(self) -> Scheme:
-        """Return what is done to a module, for `quantize_module`."""
         return Scheme(
             weights=self.weights,
             activations=self.activations,
