@@ -11,9 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers"
-PACKAGES = ["inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "pandas", "pyarrow"]
+PACKAGES = ["inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "mergekit==0.1.5", "pandas", "pyarrow"]
 WITH_PEER = ("harness", "startup", "reading")
-IN_PEER = ("multiple_choice", "generation")
+ALONE = ("kit_statistics", "coverage", "quantized_forward", "treated_cache")
+IN_PEER = ("multiple_choice", "generation", "merging")
 
 
 def peers() -> str:
@@ -30,7 +31,7 @@ def peers() -> str:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or [*WITH_PEER, "kit_statistics", "coverage", *IN_PEER]
+    chosen = sys.argv[1:] or [*WITH_PEER, *ALONE, *IN_PEER]
     for name in chosen:
         print(f"# {name}", flush=True)
         script = str(ROOT / "benchmarks" / f"{name}.py")

@@ -93,3 +93,20 @@ def test_a_measure_is_compared_over_the_same_resampled_units():
     )
     assert found.estimate.value == pytest.approx(0.25)
     assert found.estimate.low == pytest.approx(0.25)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wider(Measure):
+    """An effect as wide as its level."""
+
+    scope = "pair"
+    level: float = 0.95
+
+    def measure(self, outcomes, rng):
+        return Estimate(0.0, -self.level, self.level, self.level)
+
+
+def test_a_pair_measure_is_asked_at_the_level_of_the_claim():
+    a, b = columns([1.0, 2.0]), columns([2.0, 4.0])
+    found = measure_effect(Wider(), a, b, level=0.995, errors="worst", rng=RNG)
+    assert (found.estimate.low, found.estimate.high) == (-0.995, 0.995)

@@ -84,7 +84,7 @@ def test_a_treated_folder_can_be_treated_again(llama: Path, tmp_path: Path) -> N
     second = part("rotate", weights=4, activations=8)
     found = treat(part("hf", model=str(tmp_path / "one")), [second], tmp_path / "two")
     assert found.difference == 0
-    note = json.loads((tmp_path / "two" / "equipoise.json").read_text())
+    note = json.loads((tmp_path / "two" / "equipoise_treatment.json").read_text())
     assert [each["treatment"]["class"].rpartition(":")[2] for each in note["steps"]] == [
         "SystemPrompt",
         "Rotate",
@@ -122,8 +122,8 @@ def test_what_fails_leaves_nothing(
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 99}', "[1]"])
 def test_a_damaged_note_is_one_sentence(llama: Path, tmp_path: Path, text: str) -> None:
     treat(part("hf", model=str(llama)), [part("rotate")], tmp_path / "out")
-    (tmp_path / "out" / "equipoise.json").write_text(text)
-    with pytest.raises(UsageError, match=r"equipoise\.json: (not|of format)"):
+    (tmp_path / "out" / "equipoise_treatment.json").write_text(text)
+    with pytest.raises(UsageError, match=r"equipoise_treatment\.json: (not|of format)"):
         part("hf", model=str(tmp_path / "out")).load(Rng(0))
 
 

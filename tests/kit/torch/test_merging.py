@@ -14,17 +14,13 @@ from equipoise.kit.torch.layers import (
     layer_factors,
     with_tensors,
 )
+from equipoise.kit.torch.merge_rules import average, consensus, ties, total, weighted
 from equipoise.kit.torch.merging import (
-    average,
-    consensus,
     merged,
     merged_update,
     scaled,
-    ties,
-    total,
     trim_thresholds,
     update_scale,
-    weighted,
 )
 from equipoise.kit.torch.weight_files import WeightFiles
 

@@ -27,7 +27,9 @@ def state(subject):
 
 
 def gap(one, other):
-    return max(float((one[k].detach().double() - other[k].double()).abs().max()) for k in one)
+    return max(
+        float((one[k].detach().double() - other[k].detach().double()).abs().max()) for k in one
+    )
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +350,46 @@ def test_plain_functions_come_from_the_package():
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError):
         _ = package.nothing
+
+
+TRIAL = """
+trial: merge
+subject: {hf: base}
+arms:
+  base: []
+  merged: [{ties: {models: [{hf: m1}, {hf: {model: m2}}], density: 0.5, beta: 0.5}}]
+  edited:
+    subject: {hf: m1}
+    treatments: [{layer_scaled_update: {base: {hf: base}, alpha: 0.1}}]
+tasks: {prose: {perplexity: {windows: 2, length: 16}}}
+claims: [{arm: merged, beats: base, on: prose}]
+"""
+
+
+def test_models_are_named_in_a_trial_file(folders):
+    from equipoise.trial.file import load
+    from equipoise.trial.subjects import treated
+
+    root, own, made = folders
+    (root / "merge.yaml").write_text(TRIAL)
+    trial = load(root / "merge.yaml")
+    assert [part.model for part in trial.arms["merged"].treatments[0].models] == [
+        str(root / "m1"), str(root / "m2"),
+    ]  # fmt: skip
+    for label in ("merged", "edited"):
+        live = treated(trial.arms[label], trial.rng, 0)
+        (part,) = trial.arms[label].treatments
+        control = own if label == "merged" else made[0]
+        assert gap(state(live), control) > 0.01
+        again = part.apply(trial.arms[label].subject.load(Rng(0)), Rng(9))
+        assert gap(state(live), state(again)) == 0
+
+
+def test_a_merged_model_is_an_ordinary_one(folders, tmp_path):
+    from equipoise.kit.torch.plain import plain_module
+
+    made = WeightAverage(parts(folders)).apply(tiny_model(seed=0), Rng(0))
+    plain_module(made.module)
+    made.save(tmp_path / "out")
+    opened = HuggingFace(str(tmp_path / "out")).load(Rng(0))
+    assert gap(state(opened), state(made)) == 0

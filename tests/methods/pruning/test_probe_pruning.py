@@ -3,10 +3,12 @@ import pytest
 import torch
 
 from equipoise.core import Request, Rng, UsageError
+from equipoise.kit.language._forward import Forward
 from equipoise.kit.language.families import FAMILIES, random_model
 from equipoise.kit.language.structure import structure_of, weight_of
 from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.calibration import calibration_batches
+from equipoise.kit.torch.copies import copy_module
 from equipoise.kit.torch.plain import NotPlain, plain_module
 from equipoise.kit.torch.tokens import token_mask
 from equipoise.methods.pruning import ProbePruning, batch_stream, kept_units
@@ -261,17 +263,11 @@ def test_a_batch_is_pruned_together():
 def test_decoding_keeps_the_units_of_the_prompt(what):
     control = random_model("llama")
     treated = ProbePruning(0.4, what, **SMALL).apply(control, Rng(0))
-    prompt = ids(1, 12)
-    from transformers import DynamicCache
-
-    cache = DynamicCache(config=control.module.config)
-    logits(treated.module, prompt, past_key_values=cache, use_cache=True)
+    forward, prompt, more = Forward(treated.module), ids(1, 12), ids(1, 3, seed=9)
+    cache = forward.new_cache()
+    forward.states(prompt, cache=cache)
     kept = {name: places.clone() for name, (places, _) in kept_units(treated.module).items()}
-    more = ids(1, 3, seed=9)
-    steps = [
-        logits(treated.module, more[:, i : i + 1], past_key_values=cache, use_cache=True)
-        for i in range(3)
-    ]
+    steps = [forward.logits(forward.states(more[:, i : i + 1], cache=cache)) for i in range(3)]
     after = kept_units(treated.module)
     assert all(torch.equal(kept[name], after[name][0]) for name in kept)
     # The same units for the whole text at once give the same logits.
@@ -308,6 +304,17 @@ def test_fixed_fusion_weighs_the_probe():
 
     assert kept(fusion="fixed", probe_weight=1.0) == kept(fusion="none")
     assert kept(fusion="fixed", probe_weight=0.0) != kept(fusion="none")
+
+
+def test_a_copy_has_a_history_of_its_own():
+    one = ProbePruning(0.4, "both", **SMALL).apply(random_model("llama"), Rng(0)).module
+    two = copy_module(one)
+    with batch_stream(two):
+        before = logits(two, ids())
+        parts = [[part for part in m.modules() if isinstance(part, Probed)] for m in (one, two)]
+        assert all(part.recent is None for part in parts[0])
+        assert all(part.recent is not None for part in parts[1])
+    assert torch.equal(logits(one, ids()), before)
 
 
 def test_there_is_no_plain_form():

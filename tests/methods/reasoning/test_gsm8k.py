@@ -31,7 +31,7 @@ ROWS = (
         ("#### none, = 4", 4),
         ("####5", 5),
         ("#### $64", 64),
-        ("1,000,000 and 12,34", 34),
+        ("1, 2, then 1,000,000", 1_000_000),
     ],
 )
 def test_the_number_an_answer_ends_on(text, number):
@@ -51,7 +51,9 @@ def test_the_official_file_is_read(tmp_path):
 
 @pytest.mark.parametrize("make", [GSM8K, lambda: list(GSM8K(data="no.jsonl").units(Rng(0)))])
 def test_without_a_file_it_says_where_to_get_it(make):
-    with pytest.raises(UsageError, match="get it from https://github.com/openai/grade-school-math"):
+    with pytest.raises(
+        UsageError, match=r"get it from https://github.com/openai/grade-school-math"
+    ):
         make()
 
 

@@ -10,6 +10,7 @@ from equipoise.kit.language.families import FAMILIES, random_model
 from equipoise.kit.language.states import last_states
 from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.plain import NotPlain, plain_module
+from equipoise.kit.torch.subjects import ModuleSubject
 from equipoise.methods.quantization.round_to_nearest import RoundToNearest
 from equipoise.methods.reasoning.ioi import IndirectObject
 from equipoise.methods.steering.control_vector import (
@@ -92,7 +93,7 @@ def test_reading_is_the_mean_and_needs_no_negatives():
     ],
 )
 def test_states_that_give_no_direction_are_refused(kind, high, low):
-    with pytest.raises(UsageError, match="^control_direction: "):
+    with pytest.raises(UsageError, match=r"^control_direction: "):
         control_direction(kind, high, low)
 
 
@@ -443,6 +444,28 @@ def test_only_units_answered_right_are_read():
     assert len(replace(everything, samples=3).texts(live, Rng(0))) == 3
 
 
+@dataclass(frozen=True)
+class Poisoned(Echo):
+    """The same train units, and other test units."""
+
+    def units(self, rng):
+        yield from (unit for unit in super().units(rng) if unit.split == "train")
+        yield Unit("test", "poison", -2)
+
+
+def test_test_units_are_never_read():
+    live = random_model("llama")
+    clean, dirty = (
+        ResidualControlVector(data=task).apply(live, Rng(0)) for task in (Echo(), Poisoned())
+    )
+    assert torch.equal(logits(clean), logits(dirty))
+    assert not any(
+        "secret" in text
+        for pair in ResidualControlVector(data=Echo(), only_right=False).texts(live, Rng(0))
+        for text in pair
+    )
+
+
 def test_own_answers_pair_right_with_wrong_ones():
     part = ResidualControlVector(data=Echo(), negatives="answers")
     assert part.texts(tiny_model(), Rng(0))[0] == ("question 0 said 0", "question 1 said 1")
@@ -476,6 +499,11 @@ def test_tasks_that_do_not_serve_are_one_sentence():
         with pytest.raises(UsageError, match=fault):
             part.apply(live, Rng(0))
     assert torch.equal(logits(live), before)
+
+
+def test_a_module_that_is_no_language_model_is_one_sentence():
+    with pytest.raises(UsageError, match="is not a decoder-only language model"):
+        ResidualControlVector(pairs=PAIRS).apply(ModuleSubject(torch.nn.Linear(2, 2)), Rng(0))
 
 
 def test_it_survives_pickling():

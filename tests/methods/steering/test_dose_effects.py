@@ -113,7 +113,9 @@ def test_two_doses_a_unit_apart_give_the_paired_difference():
     scores = draws.normal(size=(2, 30))
     found = dose_response([0.0, 1.0], scores)["slope"]
     wanted = paired_difference(scores[1], scores[0], rng=Rng(0))
-    assert np.allclose((found.value, found.low, found.high), (wanted.value, wanted.low, wanted.high))
+    assert np.allclose(
+        (found.value, found.low, found.high), (wanted.value, wanted.low, wanted.high)
+    )
 
 
 def test_clusters_widen_the_interval():
@@ -130,7 +132,7 @@ def test_clusters_widen_the_interval():
     ("doses", "scores"), [([0.0], np.ones((1, 5))), ([1, 1], np.ones((2, 5))), ([0, 1], np.ones(5))]
 )
 def test_doses_that_give_no_curve_are_refused(doses, scores):
-    with pytest.raises(UsageError, match="^dose_response: "):
+    with pytest.raises(UsageError, match=r"^dose_response: "):
         dose_response(doses, scores)
 
 
@@ -138,9 +140,9 @@ def test_units_are_matched_across_arms_and_losses_counted():
     left = Outcomes.of(x=[1.0, 2.0, np.nan, 4.0])
     right = Outcomes.of(x=[2.0, 4.0, 6.0, 8.0]).take(np.array([3, 2, 1, 0]))
     found = DoseResponse((("a", 0.0), ("b", 1.0))).measure({"a": left, "b": right}, Rng(0))
-    assert np.isclose(found["slope"].value, np.mean([1, 2, 4]))
-    assert found["slope"].n == 3
-    assert "1 rows lack" in found["slope"].note
+    assert np.isclose(found["x slope"].value, np.mean([1, 2, 4]))
+    assert found["x slope"].n == 3
+    assert "1 rows lack" in found["x slope"].note
 
 
 @pytest.mark.parametrize(

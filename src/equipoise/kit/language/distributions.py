@@ -52,8 +52,8 @@ def intervention_kl(control: npt.ArrayLike, treated: npt.ArrayLike) -> Array:
             f"intervention_kl: both must have one shape, got {p.shape} and {q.shape}; the models"
             " must share a vocabulary."
         )
-    found = (p * (np.log(p + FLOOR) - np.log(q + FLOOR))).sum(-1)
-    return np.maximum(found, 0.0)  # what rounding takes below it
+    found: Array = (p * (np.log(p + FLOOR) - np.log(q + FLOOR))).sum(-1)
+    return found.clip(min=0.0)  # what rounding takes below it
 
 
 def next_token_entropy(log_probs: npt.ArrayLike) -> Array:
@@ -72,7 +72,7 @@ def next_token_entropy(log_probs: npt.ArrayLike) -> Array:
     rows = _rows(log_probs, "next_token_entropy")
     p = np.exp(rows)
     found: Array = -(p * np.where(p > 0, rows, 0.0)).sum(-1)
-    return np.maximum(found, 0.0)
+    return found.clip(min=0.0)
 
 
 def answer_probability_mass(
@@ -107,7 +107,8 @@ def answer_probability_mass(
     lines = np.arange(len(rows))
     right = rows[lines, np.asarray(answers, int)]
     if candidates is None:
-        return np.exp(right)
+        whole: Array = np.exp(right)
+        return whole
     chosen = np.broadcast_to(np.asarray(candidates, int), (len(rows), np.shape(candidates)[-1]))
     among = rows[lines[:, None], chosen]
     if not (among == right[:, None]).any(1).all():
@@ -120,5 +121,7 @@ def answer_probability_mass(
 def _rows(log_probs: npt.ArrayLike, who: str) -> Array:
     rows = np.asarray(log_probs, float)
     if rows.ndim != 2:
-        raise UsageError(f"{who}: log-probabilities must be (prompts, vocabulary), got {rows.shape}.")
+        raise UsageError(
+            f"{who}: log-probabilities must be (prompts, vocabulary), got {rows.shape}."
+        )
     return rows

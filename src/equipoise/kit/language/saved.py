@@ -25,7 +25,7 @@ from equipoise.kit.language.tensors import fill_tensors, save_tensors
 from equipoise.kit.recipes import as_recipe, from_recipe
 from equipoise.kit.torch.plain import NotPlain, plain_module
 
-NOTE = "equipoise.json"
+NOTE = "equipoise_treatment.json"
 TENSORS = "equipoise.safetensors"
 VECTORS = "bare.safetensors"
 """Gains and biases before the edit: a skeleton may be built one way or another by them."""
@@ -105,7 +105,8 @@ def save_treated(bare: Any, treated: Any, steps: Sequence[Step], folder: Path) -
 
 def is_treated(folder: Path) -> bool:
     """Say whether a folder holds a treated model that only equipoise opens."""
-    return (folder / NOTE).is_file()
+    # A model converted from GGUF has a note of that name too, but no such tensors.
+    return (folder / NOTE).is_file() and (folder / TENSORS).is_file()
 
 
 def open_treated(folder: Path, *, dtype: str, device: str, **settings: Any) -> Any:

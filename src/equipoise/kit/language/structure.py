@@ -18,6 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
+from equipoise.kit.torch.linear import is_linear, is_transposed, set_linear, weight_of
+
+__all__ = [
+    "Attention",
+    "Block",
+    "FeedForward",
+    "Structure",
+    "is_linear",
+    "is_transposed",
+    "set_linear",
+    "structure_of",
+    "weight_of",
+]
 
 Layout = Literal["apart", "stacked", "by_head"]
 
@@ -244,36 +257,6 @@ def structure_of(module: nn.Module) -> Structure:
         tied=outer.weight is inner.weight,
         centred=isinstance(some, nn.LayerNorm),
     )
-
-
-def is_linear(part: nn.Module) -> bool:
-    """Say whether a module is a linear layer: of torch, or GPT-2's with its weight transposed."""
-    return isinstance(part, nn.Linear) or is_transposed(part) or hasattr(part, "equipoise_linear")
-
-
-def is_transposed(part: nn.Module) -> bool:
-    """Say whether a linear layer keeps its weight as ``(in, out)``, as GPT-2 does."""
-    return type(part).__name__ == "Conv1D" and hasattr(part, "nf")
-
-
-def weight_of(part: nn.Module) -> Tensor:
-    """Return a linear layer's weight as ``(out, in)``; a view, whichever way it is kept."""
-    weight: Tensor = part.weight  # type: ignore[assignment]
-    return weight.T if is_transposed(part) else weight
-
-
-def set_linear(part: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Give a linear layer of your own copy other tensors, ``weight`` as ``(out, in)``.
-
-    The layer's own tensors are replaced, not written to, and its sizes follow.
-    """
-    if is_transposed(part):
-        part.weight = nn.Parameter(weight.T.contiguous(), requires_grad=False)
-        part.nf, part.nx = weight.shape
-    else:
-        part.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
-        part.out_features, part.in_features = weight.shape
-    part.bias = None if bias is None else nn.Parameter(bias.contiguous(), requires_grad=False)
 
 
 def _layer(module: nn.Module, which: str) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -33,11 +34,24 @@ def copy_module(module: _Module) -> _Module:
     >>> bool((control[0].weight == 0).all())
     False
     """
-    shared: dict[int, object] = {}
-    for part in module.modules():
+    parts = list(module.modules())
+    known: dict[int, Any] = {}
+    for part in parts:
         tensors = (*part._parameters.values(), *part._buffers.values())
-        shared |= {id(tensor): tensor for tensor in tensors if tensor is not None}
-    return copy.deepcopy(module, shared)
+        known |= {id(tensor): tensor for tensor in tensors if tensor is not None}
+    if any(hasattr(type(part), "__deepcopy__") for part in parts):
+        return copy.deepcopy(module, known)
+    # What follows is what deepcopy does, without a detour through pickling for each of the
+    # dozen containers a module has, most of them empty.
+    for part in parts:
+        known[id(part)] = type(part).__new__(type(part))
+    for part in parts:
+        for name, value in vars(part).items():
+            empty = type(value) in (dict, set, list, OrderedDict) and not value
+            own = type(value)() if empty else copy.deepcopy(value, known)
+            known[id(part)].__dict__[name] = own
+    copied: _Module = known[id(module)]
+    return copied
 
 
 def replace_modules(module: nn.Module, replacements: Mapping[str, nn.Module]) -> nn.Module:
@@ -81,9 +95,7 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Module]:
     """
     head = output_head(module)
     found = {
-        name: part
-        for name, part in module.named_modules()
-        if is_linear(part) and part is not head
+        name: part for name, part in module.named_modules() if is_linear(part) and part is not head
     }
     for name, part in found.items():
         if type(part) is not nn.Linear and not is_transposed(part):

@@ -1,4 +1,4 @@
-r"""Merging models: rules that join task vectors, and factors that scale them by layer.
+r"""Merging models tensor by tensor: task vectors are joined by a rule and scaled by layer.
 
 A task vector is $\tau = \theta_t - \theta_0$, a model less the base it was made
 from. Models are mappings from name to tensor, such as a state dict or
@@ -8,139 +8,21 @@ or float64 where the base is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from equipoise.core import UsageError
+from equipoise.kit.torch.merge_rules import Rule
 
 Weights = Mapping[str, Tensor]
-Rule = Callable[[Tensor], Tensor]
-"""From task vectors ``(models, ...)`` to the merged one ``(...)``; entry by entry."""
 Rules = Rule | Mapping[str, Rule]
 """One rule for all tensors, or each tensor's own by its name."""
 
-_CHUNK = 1 << 19  # entries at a time: task vectors of several models fit the processor's cache
+_CHUNK = 1 << 16  # entries at a time, so that several models' fit the processor's cache
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-
-
-def total(taus: Tensor) -> Tensor:
-    r"""Return $\sum_t \tau_t$ (task arithmetic) of task vectors ``(models, ...)``."""
-    return taus.sum(0)
-
-
-def average(taus: Tensor) -> Tensor:
-    r"""Return $\frac{1}{N} \sum_t \tau_t$ of task vectors ``(models, ...)``."""
-    return taus.mean(0)
-
-
-def weighted(weights: Sequence[float]) -> Rule:
-    r"""Return the rule $\sum_t w_t \tau_t$.
-
-    Raises
-    ------
-    UsageError
-        If the weights do not sum to 1, or (when the rule runs) are not one a model.
-
-    Examples
-    --------
-    >>> weighted([0.25, 0.75])(torch.tensor([[4.0], [0.0]]))
-    tensor([1.])
-    """
-    if not weights or abs(sum(weights) - 1) > 1e-6:
-        raise UsageError(f"weights must sum to 1, got {list(weights)}.")
-
-    def rule(taus: Tensor) -> Tensor:
-        if len(taus) != len(weights):
-            raise UsageError(f"weights must be one a model, got {len(weights)} for {len(taus)}.")
-        return torch.einsum("t...,t->...", taus, taus.new_tensor(list(weights)))
-
-    return rule
-
-
-def ties(
-    taus: Tensor,
-    density: float = 0.2,
-    *,
-    thresholds: Tensor | None = None,
-    combine: str = "mean",
-) -> Tensor:
-    r"""Merge by TIES: trim, elect a sign for each entry, join what agrees with it.
-
-    Each task vector keeps its largest entries; the elected sign is that of
-    their sum, and the entry's value is the mean (or sum) of those that have
-    it. Where the sum is zero no sign is elected and the entry stays zero.
-
-    Parameters
-    ----------
-    taus
-        Task vectors, ``(models, ...)``.
-    density
-        Share of entries that each keeps, in (0, 1].
-    thresholds
-        Least magnitude that each keeps, ``(models,)``; found from ``density`` when None.
-    combine
-        ``"mean"`` or ``"sum"``.
-
-    References
-    ----------
-    Yadav et al., "TIES-Merging: Resolving Interference When Merging Models", NeurIPS 2023.
-
-    Examples
-    --------
-    The first entry has a quarrel that the larger side wins; small ones are trimmed.
-
-    >>> ties(torch.tensor([[3.0, 1.0, 0.1, 0.0], [-1.0, 3.0, 0.2, 0.0]]), density=0.5)
-    tensor([3., 2., 0., 0.])
-    """
-    flat = taus.reshape(len(taus), -1)
-    if thresholds is None:
-        keep = max(1, int(density * flat.shape[1]))
-        thresholds = flat.abs().topk(keep, dim=1).values[:, -1] if flat.shape[1] else flat[:, :0]
-    kept = torch.where(flat.abs() >= thresholds[:, None], flat, flat.new_zeros(()))
-    # An entry agrees when its product with the sum is above zero.
-    agreeing = kept.clamp(min=0).sum(0), kept.clamp(max=0).sum(0)
-    sums = agreeing[0] + agreeing[1]
-    merged = torch.where(sums > 0, agreeing[0], agreeing[1])
-    merged = torch.where(sums == 0, merged.new_zeros(()), merged)
-    if combine == "mean":
-        count = torch.where(sums > 0, (kept > 0).sum(0), (kept < 0).sum(0))
-        merged = merged / count.clamp(min=1)
-    return merged.reshape(taus.shape[1:])
-
-
-def consensus(taus: Tensor, threshold: float = 0.4, least: int = 2) -> Tensor:
-    r"""Merge by consensus: the sum, where enough models have a use for the entry.
-
-    Model t's mask (TALL) is $|\tau_t| > \lambda\, |\sum_s \tau_s - \tau_t|$; an entry of the
-    sum stays where at least ``least`` masks hold it.
-
-    Parameters
-    ----------
-    taus
-        Task vectors, ``(models, ...)``.
-    threshold
-        $\lambda$; the paper's search is over 0.2 to 0.6.
-    least
-        Masks that must hold an entry; 0 keeps all.
-
-    References
-    ----------
-    Wang et al., "Localizing Task Information for Improved Model Merging and
-    Compression", ICML 2024.
-
-    Examples
-    --------
-    Both models move the first entry, only one the second:
-
-    >>> consensus(torch.tensor([[1.0, 5.0], [1.0, 0.1]]))
-    tensor([2., 0.])
-    """
-    joint = taus.sum(0)
-    masks = taus.abs() > threshold * (joint - taus).abs()
-    return torch.where(masks.sum(0) >= least, joint, joint.new_zeros(()))
 
 
 @dataclass(frozen=True)
@@ -208,7 +90,7 @@ def merged_update(
     models
         Of the same names and shapes.
     rule
-        Such as `total`, `average` or `consensus`.
+        Such as `merge_rules.total`, `average` or `consensus`.
     names
         What to merge; by default `mergeable`.
 
@@ -224,6 +106,7 @@ def merged_update(
 
     Examples
     --------
+    >>> from equipoise.kit.torch.merge_rules import total
     >>> base, one, two = ({"w": torch.full((2,), x)} for x in (1.0, 2.0, 4.0))
     >>> merged_update(base, [one, two], total)
     {'w': tensor([4., 4.])}
@@ -283,6 +166,7 @@ def merged(
 
     Examples
     --------
+    >>> from equipoise.kit.torch.merge_rules import average
     >>> base, one, two = ({"w": torch.full((2,), x)} for x in (1.0, 2.0, 4.0))
     >>> merged(base, [one, two], average)
     {'w': tensor([3., 3.])}
@@ -327,6 +211,7 @@ def update_scale(base: Weights, models: Sequence[Weights], update: Weights) -> f
 
     Examples
     --------
+    >>> from equipoise.kit.torch.merge_rules import total
     >>> base, one, two = ({"w": torch.full((2,), x)} for x in (1.0, 2.0, 4.0))
     >>> update_scale(base, [one, two], merged_update(base, [one, two], total))
     0.5

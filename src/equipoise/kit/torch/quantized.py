@@ -297,10 +297,10 @@ def quantize_module(
         else:
             for name, layer in made.items():
                 _rotate_layer(layer, scheme.rotation, name, rng)
-    if rng is None:
-        _empty(made.values(), scheme)
-    else:
+    if rng is not None:
         _fix_weights(treated, structure, made, scheme, calibration)
+    elif not whole:  # else the rotation has emptied all of them
+        _empty(made.values(), scheme)
     unsmoothed = _attention_inputs(structure)
     for name, layer in made.items():
         layer.bits = scheme.activations

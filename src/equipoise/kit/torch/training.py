@@ -14,13 +14,13 @@ go on after a kill: no place in the data, no state of a generator.
 ...     learner,
 ...     lambda step: [x],
 ...     lambda module, batch: (module(batch) - 3.0).square().mean(),
-...     recipe=Recipe(steps=100, rate=0.3),
+...     recipe=Recipe(steps=200, rate=0.3, schedule="cosine"),
 ...     rng=Rng(0),
 ... )
 >>> round(float(finished(learner, control).weight), 2)
 3.0
 >>> len(found.losses), learner.training, control.weight is learner.weight
-(100, False, False)
+(200, False, False)
 
 What is guaranteed: on one machine with one number of processor threads the same arguments
 give the same weights to the last bit, whether the run was stopped or not. Another number of

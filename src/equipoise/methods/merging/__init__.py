@@ -12,9 +12,9 @@ from typing import Any
 _KIT, _HERE = "equipoise.kit.torch", __name__
 _WHERE = {
     "WeightFiles": f"{_KIT}.weight_files",
-    "average": f"{_KIT}.merging",
+    "average": f"{_KIT}.merge_rules",
     "block_numbers": f"{_KIT}.layers",
-    "consensus": f"{_KIT}.merging",
+    "consensus": f"{_KIT}.merge_rules",
     "layer_factor": f"{_KIT}.layers",
     "layer_factors": f"{_KIT}.layers",
     "merged": f"{_KIT}.merging",
@@ -23,11 +23,11 @@ _WHERE = {
     "scaled": f"{_KIT}.merging",
     "select_scale": f"{_HERE}.lines",
     "target_control_tradeoff": f"{_HERE}.shares",
-    "ties": f"{_KIT}.merging",
-    "total": f"{_KIT}.merging",
+    "ties": f"{_KIT}.merge_rules",
+    "total": f"{_KIT}.merge_rules",
     "trim_thresholds": f"{_KIT}.merging",
     "update_scale": f"{_KIT}.merging",
-    "weighted": f"{_KIT}.merging",
+    "weighted": f"{_KIT}.merge_rules",
     "with_tensors": f"{_KIT}.layers",
 }
 

@@ -29,7 +29,8 @@ class WeightAverage(Merge):
     Parameters
     ----------
     models
-        Made from the subject; of its architecture, size and vocabulary.
+        Made from the subject; of its architecture, size and vocabulary. Those in
+        folders are read a tensor at a time, others are held in memory.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -62,7 +63,7 @@ class WeightAverage(Merge):
         return cls(updates=cls.tiny_updates(), alpha=0.0)
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import average
+        from equipoise.kit.torch.merge_rules import average
 
         return average
 
@@ -77,7 +78,8 @@ class RewardedSoup(Merge):
     Parameters
     ----------
     models
-        Made from the subject, one a reward; of its architecture, size and vocabulary.
+        Made from the subject, one a reward; of its architecture, size and
+        vocabulary. Those in folders are read a tensor at a time.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -123,7 +125,7 @@ class RewardedSoup(Merge):
         return cls(updates=cls.tiny_updates(), weights=(0.25, 0.75), alpha=0.0)
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import weighted
+        from equipoise.kit.torch.merge_rules import weighted
 
         return weighted(self.weights)
 
@@ -140,7 +142,8 @@ class ModelSoup(Merge):
     ----------
     models
         Made from the subject, such as runs of one training with several
-        settings; of its architecture, size and vocabulary.
+        settings; of its architecture, size and vocabulary. Those in folders are
+        read a tensor at a time.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -181,14 +184,15 @@ class ModelSoup(Merge):
         return cls(updates=cls.tiny_updates(), by=DigitDomains.tiny())
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import average
+        from equipoise.kit.torch.merge_rules import average
 
         return average
 
     def merge(self, subject: Any, sources: Sequence[Source], rng: Rng) -> Any:
         from equipoise.kit.about import annotate
         from equipoise.kit.progress import report
-        from equipoise.kit.torch.merging import average, merged
+        from equipoise.kit.torch.merge_rules import average
+        from equipoise.kit.torch.merging import merged
         from equipoise.kit.validation import validation_score
         from equipoise.methods.merging._merge import with_weights
 

@@ -102,7 +102,7 @@ class FineTuneDigits(Treatment):
     """
 
     domain: str = one_of(*DOMAINS)
-    steps: int = between(1, 1_000_000, default=800)
+    steps: int = between(1, 1_000_000, default=300)
     rate: float = between(1e-6, 1.0, default=4e-3)
 
     needs: ClassVar[frozenset[Capability]] = frozenset({HasModule})

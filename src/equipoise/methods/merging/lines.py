@@ -110,7 +110,8 @@ class _Scaled(Treatment):
         """Return the factor of every parameter."""
 
     def apply(self, subject: Any, rng: Rng) -> Any:
-        from equipoise.kit.torch.merging import merged_update, total
+        from equipoise.kit.torch.merge_rules import total
+        from equipoise.kit.torch.merging import merged_update
         from equipoise.methods.merging._sources import from_part
 
         with named(self):
@@ -166,9 +167,17 @@ class _Scaled(Treatment):
 class LayerScaledUpdate(_Scaled):
     r"""Give a fine-tuned or merged model back what it forgot: scale its change by depth.
 
-    The subject is the changed model. With ``beta`` None it is $1 - \alpha$, so
-    that the last block keeps its whole change; ``alpha`` None chooses from
-    1, 0.9, ..., 0 by `select_scale` on calibration units.
+    The subject is the changed model $\theta_t$, and the result
+
+    $$\theta_0 + \lambda(l)\, (\theta_t - \theta_0), \qquad
+    \lambda(l) = \alpha + \beta \frac{l - 1}{L - 1}$$
+
+    in block l of L, with $\lambda = \alpha$ outside the blocks. With ``beta`` None it
+    is $1 - \alpha$, so that the last block keeps its whole change; ``alpha`` None
+    chooses from 1, 0.9, ..., 0 by the paper's rule on calibration units: the largest
+    weighted sum of the subject's target score that is kept and the base's control
+    scores that are restored. Integers and the statistics of batch norms are the
+    subject's; tied weights are scaled once.
 
     Parameters
     ----------

@@ -29,7 +29,8 @@ class TaskArithmetic(TunedMerge):
     Parameters
     ----------
     models
-        Made from the subject, one a task; of its architecture, size and vocabulary.
+        Made from the subject, one a task; of its architecture, size and
+        vocabulary. Those in folders are read a tensor at a time.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -71,7 +72,7 @@ class TaskArithmetic(TunedMerge):
         return cls(updates=cls.tiny_updates(), alpha=0.0)
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import total
+        from equipoise.kit.torch.merge_rules import total
 
         return total
 
@@ -87,7 +88,8 @@ class Ties(TunedMerge):
     Parameters
     ----------
     models
-        Made from the subject, one a task; of its architecture, size and vocabulary.
+        Made from the subject, one a task; of its architecture, size and
+        vocabulary. Those in folders are read a tensor at a time.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -138,7 +140,8 @@ class Ties(TunedMerge):
         return cls(updates=cls.tiny_updates(), alpha=0.0)
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import ties, trim_thresholds
+        from equipoise.kit.torch.merge_rules import ties
+        from equipoise.kit.torch.merging import trim_thresholds
 
         found = trim_thresholds(
             base, models, self.density, names=list(base), by_tensor=self.trim == "tensor"
@@ -160,7 +163,8 @@ class Consensus(TunedMerge):
     Parameters
     ----------
     models
-        Made from the subject, one a task; of its architecture, size and vocabulary.
+        Made from the subject, one a task; of its architecture, size and
+        vocabulary. Those in folders are read a tensor at a time.
     updates
         Treatments of the subject that each make one more model.
     alpha
@@ -206,6 +210,6 @@ class Consensus(TunedMerge):
         return cls(updates=cls.tiny_updates(), alpha=0.0)
 
     def rule(self, base: Weights, models: Sequence[Weights]) -> Rules:
-        from equipoise.kit.torch.merging import consensus
+        from equipoise.kit.torch.merge_rules import consensus
 
         return partial(consensus, threshold=self.threshold, least=self.least)

@@ -218,8 +218,7 @@ def learn(
             with torch.no_grad():
                 for name, each in parameters.items():
                     each.copy_(good[name])
-    with torch.no_grad():
-        return learned.transforms(torch.float64), history
+    return learned.requires_grad_(False).transforms(torch.float64), history
 
 
 def _device(module: nn.Module) -> torch.device:
@@ -267,8 +266,9 @@ def _spread(size: int, rng: Rng) -> Tensor:
     """Return an orthogonal matrix with entries of one size, or a random one, float64."""
     if not has_hadamard(size):
         return random_orthogonal(size, rng)
-    signs = torch.from_numpy(rng.numpy().choice([-1.0, 1.0], size))
-    return signs[:, None] * torch.from_numpy(hadamard(size)).double() * size**-0.5
+    signs: Tensor = torch.from_numpy(rng.numpy().choice([-1.0, 1.0], size))
+    even: Tensor = torch.from_numpy(hadamard(size)).double() * size**-0.5
+    return signs[:, None] * even
 
 
 def _eigenvectors(moment: Tensor) -> Tensor:

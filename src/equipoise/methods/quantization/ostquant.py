@@ -54,13 +54,12 @@ class OrthogonalScalingQuantization(Treatment):
       are rounded, of queries against keys, alike within a rotary pair. Norms on
       queries and keys (Qwen3) take these scales into their gains.
 
-    Models with LayerNorm get a rotation that keeps the direction $(1, \dots, 1)$,
-    since subtracting the mean then commutes with it. Rotations start at $Q H$: Q has the
-    eigenvectors of the weights' second moment, H is a Hadamard matrix with
-    random signs (a random orthogonal one where the size has none, as one less
-    than the width always has under LayerNorm). A head tied to the embeddings
-    is untied. With activations rounded, the input of each down layer goes
-    through a fixed Hadamard rotation while the model runs.
+    Rotations start at $Q H$: Q has the eigenvectors of the weights' second moment, H
+    is a Hadamard matrix with random signs, or a random orthogonal one where the
+    size has none. Models with LayerNorm get a rotation that keeps the direction
+    $(1, \dots, 1)$, since subtracting the mean then commutes with it. A head tied
+    to the embeddings is untied. With activations rounded, the input of each down
+    layer goes through a fixed Hadamard rotation while the model runs.
 
     The model with its activations, keys and values rounded learns to predict as
     the original does, by Riemannian Adam on the Stiefel manifold for rotations
@@ -79,7 +78,7 @@ class OrthogonalScalingQuantization(Treatment):
     keys_values
         Bits of keys and values in attention; 16 leaves them.
     learn
-        ``both``, ``rotation`` (no scales, as SpinQuant) or ``scaling`` (no rotations).
+        ``both``, ``rotation`` (no scales, as in SpinQuant) or ``scaling`` (no rotations).
     initial
         Where rotations start: ``womi``, as above, or ``hadamard``, H alone.
     loss
@@ -92,8 +91,8 @@ class OrthogonalScalingQuantization(Treatment):
     batch
         Windows of text in a step.
     rotation_rate
-        Learning rate of rotations: the length of a first step of each matrix,
-        in the Frobenius norm.
+        Learning rate of rotations; a first step moves each matrix by 2.8 times
+        as much, in the Frobenius norm.
     scale_rate
         Learning rate of the logarithms of scales.
     weight_method

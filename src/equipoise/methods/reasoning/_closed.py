@@ -1,4 +1,4 @@
-"""Questions whose answer is one of a few words: asked by logits, or by letting the subject write."""
+"""Questions whose answer is one of a few words, asked by logits or answered in writing."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ NEW_TOKENS = 10
 STOP = ("\n", "Passage:")
 
 
-def perform(
-    evaluation: str, subject: Any, units: Sequence[Unit]
-) -> list[Outcome]:
+def perform(evaluation: str, subject: Any, units: Sequence[Unit]) -> list[Outcome]:
     """Ask units, whose content has ``prompt`` and ``candidates``, and score the answers.
 
     Parameters
@@ -99,7 +97,9 @@ def first_tokens(
 
     context, words = cut(subject, prompt, [f" {word}" for word in candidates])
     shared = 0
-    while len({tuple(word[: shared + 1]) for word in words}) == 1 and shared + 1 < min(map(len, words)):
+    while len({tuple(word[: shared + 1]) for word in words}) == 1 and shared + 1 < min(
+        map(len, words)
+    ):
         shared += 1
     firsts = [word[shared] for word in words]
     for place, first in enumerate(firsts):
@@ -130,9 +130,7 @@ def _outcome(unit: Unit, among: np.ndarray, **others: float) -> Outcome:
 
 
 def _written(subject: Any, units: Sequence[Unit]) -> list[Outcome]:
-    requests = [
-        Request(unit.content["prompt"], max_tokens=NEW_TOKENS, stop=STOP) for unit in units
-    ]
+    requests = [Request(unit.content["prompt"], max_tokens=NEW_TOKENS, stop=STOP) for unit in units]
     outcomes = []
     for unit, found in zip(units, generate_each(subject, requests), strict=True):
         if isinstance(found, UnitError):

@@ -48,8 +48,9 @@ class BabiDeduction(Task):
     after the prompt. Scores: ``correct``; ``probability``, of the right animal
     among the four; ``mass``, of its first token over the whole vocabulary;
     ``margin``, its log-probability less that of the best other one; and, for
-    subjects that open their module, ``entropy`` of the next token, in nats. By ``exact_match`` it is
-    right if the animal stands in up to 10 new tokens before a line break.
+    subjects that open their module, ``entropy`` of the next token, in nats. By
+    ``exact_match`` it is right if the animal stands in up to 10 new tokens
+    before a line break.
 
     Parameters
     ----------
@@ -134,9 +135,10 @@ class BabiDeduction(Task):
         for split, size in sizes.items():
             for number in range(size):
                 draws = rng.child("babi_deduction", split, number).numpy()
-                asked, shown = _new_story(draws, seen), [
-                    _new_story(draws, set()) for _ in range(self.shots)
-                ]
+                asked, shown = (
+                    _new_story(draws, seen),
+                    [_new_story(draws, set()) for _ in range(self.shots)],
+                )
                 yield _unit(f"{split}-{number:05d}", asked, shown, split, None)
 
     def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
@@ -193,7 +195,9 @@ def story(draws: np.random.Generator) -> Story:
     kinds = list(ANIMALS)
     fears = {k: str(draws.choice([other for other in kinds if other != k])) for k in kinds}
     beings = {name: str(draws.choice(kinds)) for name in NAMES}
-    facts = [f"{ANIMALS[kind].capitalize()} are afraid of {ANIMALS[fears[kind]]}." for kind in kinds]
+    facts = [
+        f"{ANIMALS[kind].capitalize()} are afraid of {ANIMALS[fears[kind]]}." for kind in kinds
+    ]
     facts += [f"{name} is a {kind}." for name, kind in beings.items()]
     order = draws.permutation(len(facts))
     name = str(draws.choice(NAMES))

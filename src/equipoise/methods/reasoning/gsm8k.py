@@ -97,7 +97,9 @@ class GSM8K(QuestionTask):
 
     def check(self) -> None:
         if self.data is None and not self.rows:
-            raise UsageError(f"GSM8K: data must name the official JSONL file; get it from {SOURCE}.")
+            raise UsageError(
+                f"GSM8K: data must name the official JSONL file; get it from {SOURCE}."
+            )
         super().check()
 
     def content(self) -> Any:
@@ -115,9 +117,7 @@ class GSM8K(QuestionTask):
             yield replace(unit, content=unit.content | {"worked": worked}, target=number)
 
     async def attempt(self, talk: Talk, unit: Unit, rng: Rng) -> Outcome:
-        said = await talk.generate(
-            Request(self.prompt(unit.content), max_tokens=self.max_tokens)
-        )
+        said = await talk.generate(Request(self.prompt(unit.content), max_tokens=self.max_tokens))
         found = final_number(said.text)
         right = found is not None and abs(found - unit.target) < 1e-6
         return Outcome(

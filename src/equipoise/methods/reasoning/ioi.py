@@ -53,8 +53,8 @@ class IndirectObject(Task):
     most probable. Scores: ``correct``; ``probability``, of the right name among
     all; ``mass``, of its first token over the whole vocabulary; ``margin``, its
     log-probability less that of the best other name; and, for subjects that
-    open their module, ``entropy`` of the next token, in nats. By ``exact_match`` it is right if the name stands in
-    up to 10 new tokens before a line break.
+    open their module, ``entropy`` of the next token, in nats. By ``exact_match``
+    it is right if the name stands in up to 10 new tokens before a line break.
 
     Parameters
     ----------
@@ -120,11 +120,12 @@ class IndirectObject(Task):
         if not all(re.fullmatch(r"\w+", name) for name in self.names):
             raise UsageError("IndirectObject: each name must be one word.")
         there = len(self.names) * (len(self.names) - 1) * len(PLACES) * len(OBJECTS)
+        there *= len(set(self.kinds))
         asked = self.problems + self.train + self.calibration
-        if 2 * asked > there * len(set(self.kinds)):
+        if 2 * asked > there:
             raise UsageError(
                 f"IndirectObject: problems, train and calibration are {asked:,} together, too many"
-                f" for {len(self.names)} names; there are {there * len(set(self.kinds)):,} sentences."
+                f" for {len(self.names)} names; there are {there:,} sentences."
             )
 
     def units(self, rng: Rng) -> Iterator[Unit]:

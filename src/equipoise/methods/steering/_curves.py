@@ -85,9 +85,9 @@ def dose_response(
 
 def _contrasts(doses: Array) -> dict[str, Array]:
     """Return the weights of each number, in order of dose."""
-    found = {
-        f"at {doses[place]:g}": np.eye(len(doses))[place] for place in np.argsort(doses)
-    } | {"slope": _coefficient(doses, 1, 1)}
+    found = {f"at {doses[place]:g}": np.eye(len(doses))[place] for place in np.argsort(doses)} | {
+        "slope": _coefficient(doses, 1, 1)
+    }
     if len(doses) > 2:
         found["curvature"] = _coefficient(doses, 2, 2)
     for name, side in (("below", doses <= 0), ("above", doses >= 0)):
@@ -96,7 +96,9 @@ def _contrasts(doses: Array) -> dict[str, Array]:
     return found
 
 
-def _coefficient(doses: Array, degree: int, power: int, side: Array | None = None) -> Array:
+def _coefficient(
+    doses: Array, degree: int, power: int, side: npt.NDArray[np.bool_] | None = None
+) -> Array:
     """Return weights whose sum with scores is a coefficient of the least-squares polynomial."""
     chosen = np.ones(len(doses), bool) if side is None else side
     weights = np.zeros(len(doses))

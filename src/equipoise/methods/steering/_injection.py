@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ class Injection(nn.Module):
         moved = exact + step
         before, after = (each.norm(dim=-1, keepdim=True) for each in (exact, moved))
         scale = before / after.clamp_min(torch.finfo(torch.float32).tiny)
-        return (moved * scale).to(states.dtype)
+        scaled: Tensor = (moved * scale).to(states.dtype)
+        return scaled
 
     def extra_repr(self) -> str:
         return f"width={len(self.vector)}, strength={self.strength}, normalize={self.normalize}"
@@ -129,7 +131,7 @@ def add_vectors(
     structure = structure_of(treated)
     for block, vector in sorted(vectors.items()):
         place: Any = treated.get_submodule(checked_block(structure, block, WHO))
-        some = next(place.parameters())
+        some = next(chain(place.parameters(), place.buffers()))  # quantised layers have buffers
         values = torch.as_tensor(vector).detach().to(torch.float32).clone()
         if tuple(values.shape) != (structure.hidden,):
             raise UsageError(

@@ -75,7 +75,8 @@ def _answered(
         raise UsageError(
             f"{who}: the subject cannot be asked {type(task).__name__}; set only_right: false."
         )
-    score, stream, found = task.scores[0], rng.child("answers"), []
+    # Not the treatment's own stream: arms of other strengths share what is answered.
+    score, stream, found = task.scores[0], Rng(rng.seed).child(who, "answers"), []
     best = score.low if score.higher_is_better is False else score.high
     if best is None:
         raise UsageError(

@@ -120,7 +120,9 @@ def _gguf(path: Path) -> dict[str, np.ndarray]:
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError as error:
-        raise UsageError(f"{path}: reading GGUF needs the package gguf: pip install gguf.") from error
+        raise UsageError(
+            f"{path}: reading GGUF needs the package gguf: pip install gguf."
+        ) from error
     try:
         reader = GGUFReader(path)
     except (OSError, ValueError, IndexError) as error:

@@ -191,8 +191,8 @@ class ResidualControlVector(Treatment):
     >>> from equipoise.kit.language.tiny import tiny_model
     >>> part = ResidualControlVector(pairs=(("yes, of course", "no, never"),), blocks=(1,))
     >>> steered = part.apply(tiny_model(), Rng(0))
-    >>> {block: vector.shape for block, vector in vectors_of(steered.module).items()}
-    {1: (32,)}
+    >>> steered.module.model.layers[1].control_vector
+    Injection(width=32, strength=1.0, normalize=False)
     """
 
     data: Task | None = None
@@ -260,7 +260,9 @@ class ResidualControlVector(Treatment):
         if not self.strength:
             return subject
         structure = structure_of(subject.module)
-        blocks = read_vectors(self.file) if self.file and not self.blocks else self.places(structure)
+        blocks = (
+            read_vectors(self.file) if self.file and not self.blocks else self.places(structure)
+        )
         hollow = {block: np.zeros(structure.hidden) for block in blocks}
         return subject.with_module(
             add_vectors(subject.module, hollow, self.strength, self.normalize)
@@ -328,7 +330,7 @@ class ResidualControlVector(Treatment):
     def _states(
         self, subject: Any, blocks: Sequence[int], rng: Rng
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return last-token states of both kinds of text, read once for all arms that share them."""
+        """Return states of both kinds of text, read once for all arms that share them."""
         from equipoise.kit.language.states import last_states
 
         what = replace(
@@ -342,7 +344,8 @@ class ResidualControlVector(Treatment):
             known[key] = tuple(
                 last_states(subject, [pair[side] for pair in texts], blocks) for side in (0, 1)
             )
-        return known[key]
+        high, low = known[key]
+        return high, low
 
     def _stream(self, rng: Rng) -> Rng:
         # Not the treatment's own stream: that has the strength in its name.
@@ -357,4 +360,5 @@ def _as_long(vector: np.ndarray, other: np.ndarray) -> np.ndarray:
     size = float(np.linalg.norm(vector))
     if size == 0:
         raise UsageError(f"{WHO}: the shuffled direction is zero; give more pairs.")
-    return vector * (np.linalg.norm(other) / size)
+    found: np.ndarray = vector * (np.linalg.norm(other) / size)
+    return found

@@ -158,7 +158,7 @@ class DoseResponse(Measure):
     """How a score moves with the dose, over arms that got the same thing in several strengths.
 
     A table: the score at each dose, its slope over all doses, its curvature,
-    and its slopes on each side of zero (see `dose_response`). Units that lack
+    and its slopes on each side of zero (see `dose_response`), under its name. Units that lack
     the score in any of the arms are left out and counted.
 
     Parameters
@@ -176,7 +176,7 @@ class DoseResponse(Measure):
     ...         "plus": Outcomes.of(kl=[0.5, 0.7, 0.6])}
     >>> part = DoseResponse(doses=(("minus", -1.0), ("none", 0.0), ("plus", 1.0)))
     >>> found = part.measure(arms, Rng(0))
-    >>> round(found["slope below zero"].value, 2), round(found["slope above zero"].value, 2)
+    >>> round(found["kl slope below zero"].value, 2), round(found["kl slope above zero"].value, 2)
     (-0.5, 0.6)
     """
 
@@ -200,12 +200,13 @@ class DoseResponse(Measure):
         """Return 80 units at each dose, around a line of slope 0.3, alike within units."""
         draws = rng.numpy()
         own = draws.normal(0, 1, 80)
+        name = self.score or "x"
         arms = {
-            label: _drawn(self.score or "x", own + 0.3 * dose + draws.normal(0, 0.5, 80))
+            label: _drawn(name, own + 0.3 * dose + draws.normal(0, 0.5, 80))
             for label, dose in self.doses
         }
-        truth = {f"at {dose:g}": 0.3 * dose for _, dose in self.doses}
-        return arms, truth | {"slope": 0.3, "curvature": 0.0}
+        truth = {f"{name} at {dose:g}": 0.3 * dose for _, dose in self.doses}
+        return arms, truth | {f"{name} slope": 0.3, f"{name} curvature": 0.0}
 
     def measure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> dict[str, Estimate]:
         missing = [label for label, _ in self.doses if label not in outcomes]
@@ -226,7 +227,7 @@ class DoseResponse(Measure):
         )
         left = max(map(len, arms)) - len(rows[0])
         note = f"{left} rows lack the score in some arm and are left out." if left else ""
-        return {label: _noted(each, note) for label, each in found.items()}
+        return {f"{name} {label}": _noted(each, note) for label, each in found.items()}
 
 
 def _drawn(score: str, values: np.ndarray) -> Outcomes:

@@ -9,11 +9,11 @@ from equipoise.kit.language.divergence import kl_divergence
 from equipoise.kit.language.families import random_model
 from equipoise.kit.language.tiny import tiny_model
 from equipoise.methods.language.hf import HuggingFace
+from equipoise.methods.language.next_token_shift import NextTokenShift
 from equipoise.methods.language.prompting import FewShot
 from equipoise.methods.reasoning.gsm8k import GSM8K
 from equipoise.methods.reasoning.ioi import IndirectObject
 from equipoise.methods.steering.control_vector import add_vectors
-from equipoise.methods.steering.next_token_shift import NextTokenShift
 
 DATA = IndirectObject(problems=5, train=3, names=("Ann", "Bob", "Cid", "Dora"))
 
