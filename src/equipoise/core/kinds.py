@@ -18,10 +18,13 @@ from equipoise.core.rng import Rng
 class Subject(Part):
     """A recipe for the thing on trial; `load` makes the live one.
 
-    The live subject is any object with the protocols in ``provides``.
+    The live subject is any object with the protocols in ``provides``. What of
+    its module is not its own kind of layers stands in ``replaces``, as for a
+    `Treatment`; a subject may say so as a property, by its parameters.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset()
+    replaces: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def load(self, rng: Rng) -> Any:

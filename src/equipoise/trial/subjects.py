@@ -107,5 +107,5 @@ def _keep(subject: Any, place: Path) -> None:
         subject.save(draft)
         (draft / _ABOUT).write_text(json.dumps(about(subject)), encoding="utf-8")
         draft.rename(place)  # a reader sees the whole folder or none
-    except OSError:
-        shutil.rmtree(draft, ignore_errors=True)  # a full disk costs time, not the run
+    except Exception:  # a full disk, or tensors that no file can hold, cost time and not the run
+        shutil.rmtree(draft, ignore_errors=True)

@@ -100,7 +100,9 @@ def treat(
             )
         if describe is not None:
             describe(draft, saved.plain, saved.reason)
-        draft.chmod(0o755)
+        draft.chmod(0o755)  # temporary folders and tensors are written for their owner alone
+        for path in draft.iterdir():
+            path.chmod(0o644)
         if folder.is_dir():
             shutil.rmtree(folder)
         draft.rename(folder)

@@ -59,13 +59,13 @@ class Arm:
         """
         have = frozenset(self.subject.provides)
         name = _name(self.subject)
-        replaced: dict[str, str] = {}
+        replaced = dict.fromkeys(self.subject.replaces, name)
         for treatment in self.treatments:
             lack(name, have, treatment)
             for what in sorted(treatment.edits & replaced.keys()):
                 raise UsageError(
                     f"{_name(treatment)} edits the {what} of the model, which {replaced[what]}"
-                    " before it has replaced; put it first, or leave one of them out."
+                    f" before it has replaced; {_mend(replaced[what], self.subject)}."
                 )
             have = (have - treatment.removes) | treatment.adds
             replaced |= dict.fromkeys(treatment.replaces, _name(treatment))
@@ -333,6 +333,12 @@ class Trial:
     def with_units(self, units: int | None) -> Trial:
         """Return the trial with another cap on units."""
         return replace(self, units=units)
+
+
+def _mend(who: str, subject: Subject) -> str:
+    if who != _name(subject):
+        return "put it first, or leave one of them out"
+    return "open the subject with plain: true, or leave the treatment out"
 
 
 def _edits(arm: Arm, reference: Subject) -> bool:

@@ -151,6 +151,8 @@ class Quantized:
         if self.int8 and not plain:
             # LLM.int8 picks outlying columns by all rows it sees at once.
             module.equipoise_whole_sequence = True
+        if self.rounds_inputs and self.method in ("bitsandbytes", "compressed-tensors", "torchao"):
+            # Padding moves the last bit of a sum, and rounding inputs makes much of that.
             module.equipoise_alone = True
         return module
 

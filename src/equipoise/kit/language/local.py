@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,11 @@ class LanguageModel:
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
+        config = copy.copy(getattr(self.module, "config", None))
+        if config is not None and not getattr(config, "architectures", None):
+            config.architectures = [type(self.module).__name__]
         for part in (
-            getattr(self.module, "config", None),
+            config,
             getattr(self.module, "generation_config", None),
             self.tokenizer,
         ):

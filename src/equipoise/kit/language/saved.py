@@ -105,8 +105,7 @@ def save_treated(bare: Any, treated: Any, steps: Sequence[Step], folder: Path) -
 
 def is_treated(folder: Path) -> bool:
     """Say whether a folder holds a treated model that only equipoise opens."""
-    # A model converted from GGUF has a note of that name too, but no such tensors.
-    return (folder / NOTE).is_file() and (folder / TENSORS).is_file()
+    return (folder / NOTE).is_file()
 
 
 def open_treated(folder: Path, *, dtype: str, device: str, **settings: Any) -> Any:

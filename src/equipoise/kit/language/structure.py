@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
+from equipoise.kit.torch.copies import refuse_closed
 from equipoise.kit.torch.linear import is_linear, is_transposed, set_linear, weight_of
 
 __all__ = [
@@ -226,6 +227,7 @@ def structure_of(module: nn.Module) -> Structure:
     >>> found.block_of("model.layers.1.mlp.down_proj.weight"), found.block_of("lm_head.weight")
     (1, None)
     """
+    refuse_closed(module)
     config = getattr(module, "config", None)
     reader = getattr(config, "get_text_config", None)
     config = reader(decoder=True) if reader else config

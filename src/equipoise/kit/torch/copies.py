@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
-from equipoise.kit.language.structure import is_linear, is_transposed
+from equipoise.kit.torch.linear import is_linear, is_transposed
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
@@ -80,7 +80,7 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Module]:
     """Return the linear layers by dotted name, without a language model's output head.
 
     They are `torch.nn.Linear` and GPT-2's layers with their weight transposed (see
-    `equipoise.kit.language.structure.weight_of`).
+    `equipoise.kit.torch.linear.weight_of`).
 
     Raises
     ------
@@ -93,6 +93,7 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Module]:
     >>> list(linear_layers(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))))
     ['0', '2']
     """
+    refuse_closed(module)
     head = output_head(module)
     found = {
         name: part for name, part in module.named_modules() if is_linear(part) and part is not head
@@ -104,6 +105,13 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Module]:
                 " treat the model as it was before its linear layers were replaced."
             )
     return found
+
+
+def refuse_closed(module: nn.Module) -> None:
+    """Raise `UsageError` where a module says that its layers cannot be edited, and why."""
+    said = getattr(module, "equipoise_closed", None)
+    if said:
+        raise UsageError(said)
 
 
 def output_head(module: nn.Module) -> nn.Module | None:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from equipoise.core import UsageError
-from equipoise.kit.torch.copies import copy_module
+from equipoise.kit.torch.copies import copy_module, refuse_closed
 
 
 class NotPlain(UsageError):
@@ -44,6 +44,7 @@ def plain_module(module: nn.Module) -> nn.Module:
     >>> plain_module(nn.Linear(2, 2))
     Linear(in_features=2, out_features=2, bias=True)
     """
+    refuse_closed(module)
     made = copy_module(module)
     reasons: dict[str, None] = {}
     for name, part in list(made.named_modules()):

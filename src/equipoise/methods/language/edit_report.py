@@ -68,7 +68,7 @@ class EditReport(Task):
     {'kl': 0.0, 'agreement': 1.0}
     """
 
-    reference: Subject = setting()
+    reference: Subject
     windows: int = between(1, 100_000, default=8)
     length: int = between(2, 100_000, default=128)
     data: str = setting("builtin:sklearn_descriptions")

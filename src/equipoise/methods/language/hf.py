@@ -150,6 +150,18 @@ class HuggingFace(Subject):
             module, tokenizer, batch_size=self.batch_size, name=Path(self.model).name
         )
 
+    @property
+    def replaces(self) -> frozenset[str]:  # type: ignore[override]
+        """Linear layers, where an adapter or a quantiser stands in their place."""
+        from equipoise.kit.language._folders import local_path, model_folder
+
+        path = local_path(self.model)
+        if self.plain or path is None or not path.is_dir():
+            return frozenset()
+        folder = model_folder(path)
+        strange = folder.is_adapter or folder.quantized is not None
+        return frozenset({"linear layers"} if strange else ())
+
     def folder(self) -> Path | None:
         """Return the folder the weights lie in, or None for a name on the hub."""
         found = Path(self.model).expanduser()
