@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers"
 PACKAGES = ["inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "mergekit==0.1.5", "pandas", "pyarrow"]
 WITH_PEER = ("harness", "startup", "reading")
-ALONE = ("kit_statistics", "coverage", "quantized_forward", "treated_cache")
+ALONE = (
+    "kit_statistics", "coverage", "quantized_forward", "treated_cache", "probe_pruning",
+    "fine_tuning",
+)  # fmt: skip
 IN_PEER = ("multiple_choice", "generation", "merging")
 
 
