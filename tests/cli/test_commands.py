@@ -1,5 +1,6 @@
 """Commands as a user gives them: exit codes, JSON, sentences, pages."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -8,8 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from equipoise.cli import main
+from equipoise.core import UsageError
+from equipoise.store import Store, is_there
 
 TRIAL = """\
 trial: {name}
@@ -201,6 +205,18 @@ def test_show_an_imported_run(call):
     assert (row["name"], row["n"], row["clusters"]) == ("correct", 80, 20)
 
 
+def _wait_for_outcomes(path):
+    """Wait until a run has stored something, however slow the machine is."""
+    for _ in range(600):
+        time.sleep(0.1)
+        with contextlib.suppress(UsageError, OperationalError):
+            if is_there(path):
+                with Store.open(path, readonly=True) as store:
+                    if store.rows(limit=1):
+                        return
+    pytest.fail("nothing was stored within a minute")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--workers", "2")])
 def test_ctrl_c_ends_in_a_second_and_the_next_run_goes_on(tmp_path, more):
@@ -222,7 +238,7 @@ def test_ctrl_c_ends_in_a_second_and_the_next_run_goes_on(tmp_path, more):
         # A shell may have started the suite with the signal ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(8)
+    _wait_for_outcomes(tmp_path / ".equipoise" / "store.sqlite")
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     _, err = process.communicate(timeout=20)

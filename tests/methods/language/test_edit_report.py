@@ -51,7 +51,8 @@ def test_a_tilt_of_one_token_has_the_closed_form() -> None:
     module.lm_head = head
     task = report(windows=1)
     found = outcomes(task, live.with_module(module), live)[0].scores["kl"]
-    window = torch.tensor(task._window(live.tokenize(_text(task)), next(iter(task.units(Rng(0))))))
+    piece = task._piece(_text(task), next(iter(task.units(Rng(0)))))
+    window = torch.tensor(task._window(live, piece))
     with torch.no_grad():
         p = live.module(window[None]).logits[0, 1:].double().softmax(-1)[:, token].numpy()
     expected = np.mean(np.log(1 - p + p * math.exp(tilt)) - tilt * p)
@@ -66,10 +67,14 @@ def _text(task: EditReport) -> str:
 
 def test_windows_are_spread_and_do_not_overlap() -> None:
     task = report(windows=5, length=10)
-    ids = list(range(103))
-    windows = [task._window(ids, unit) for unit in task.units(Rng(0))]
-    assert [window[0] for window in windows] == [0, 20, 40, 60, 80]
-    assert len({token for window in windows for token in window}) == 50
+    text = " ".join(f"word{number:05d}" for number in range(2_000))
+    pieces = [task._piece(text, unit) for unit in task.units(Rng(0))]
+    assert [piece[:9] for piece in pieces] == [
+        "word00000", "word00400", "word00800", "word01200", "word01600",
+    ]  # fmt: skip
+    assert all(len(task._window(tiny_model(), piece)) == 10 for piece in pieces)
+    words = [word for piece in pieces for word in piece.split()[:-1]]
+    assert len(words) == len(set(words))
 
 
 def test_too_short_a_text_is_said(tmp_path: Any) -> None:
@@ -78,7 +83,7 @@ def test_too_short_a_text_is_said(tmp_path: Any) -> None:
     task = EditReport(part("smollm2"), windows=2, length=16, data=str(path))
     for each in outcomes(task, tiny_model(), tiny_model()):
         assert each.error_kind == "too_short"
-        assert "enough for 1 windows of 16" in each.error
+        assert "too short for 2 windows of 16 tokens" in each.error
 
 
 def test_another_tokenizer_has_facts_and_no_scores() -> None:

@@ -27,6 +27,9 @@ from equipoise.kit.about import about
 from equipoise.kit.data import content_hash, read_texts
 from equipoise.kit.language.talk import each, error_outcome
 
+_CHARACTERS = 16
+"""Characters that are sure to hold a token; more would be tokenised for nothing."""
+
 
 @dataclass(frozen=True)
 class EditReport(Task):
@@ -97,9 +100,11 @@ class EditReport(Task):
         self, subject: Any, reference: Any, units: Sequence[Unit], rng: Rng
     ) -> list[Outcome]:
         text = "\n\n".join(read_texts(self.data))
-        ids = list(subject.tokenize(text))
-        alike = reference is subject or list(reference.tokenize(text)) == ids
-        found = each(lambda wanted: [self._window(ids, unit) for unit in wanted], units)
+        pieces = [self._piece(text, unit) for unit in units]
+        found = each(lambda wanted: [self._window(subject, piece) for piece in wanted], pieces)
+        alike = reference is subject or all(
+            list(reference.tokenize(piece)) == list(subject.tokenize(piece)) for piece in pieces
+        )
         windows = [window for window in found if not isinstance(window, UnitError)]
         facts = _facts(subject, reference, windows[0]) if windows else {}
         return [
@@ -133,17 +138,23 @@ class EditReport(Task):
         head.weight = nn.Parameter(head.weight * 0, requires_grad=False)
         return live.with_module(module)
 
-    def _window(self, ids: Sequence[int], unit: Unit) -> list[int]:
-        """Return a window's tokens; windows lie evenly over the text and do not overlap."""
-        most = len(ids) // self.length
-        if self.windows > most:
+    def _piece(self, text: str, unit: Unit) -> str:
+        """Return the text that a window is taken from; pieces lie evenly and do not overlap."""
+        size = len(text) // self.windows
+        start = unit.content["window"] * size
+        piece = text[start : start + min(size, _CHARACTERS * self.length)]
+        return piece if start == 0 else piece[piece.find(" ") + 1 :]
+
+    def _window(self, subject: Any, piece: str) -> list[int]:
+        """Return a window's tokens."""
+        ids = list(subject.tokenize(piece))
+        if len(ids) < self.length:
             raise UnitError(
-                f"EditReport: {self.data} has {len(ids):,} tokens, enough for {most} windows of"
-                f" {self.length}; ask for fewer or shorter ones.",
+                f"EditReport: {self.data} is too short for {self.windows} windows of"
+                f" {self.length} tokens; ask for fewer or shorter ones.",
                 "too_short",
             )
-        start = unit.content["window"] * (len(ids) // self.windows)
-        return list(ids[start : start + self.length])
+        return ids[: self.length]
 
     def _outcome(
         self, unit: Unit, window: list[int], subject: Any, reference: Any, facts: dict[str, Json]
