@@ -8,14 +8,9 @@ from torch import nn
 
 from equipoise.core import UsageError
 from equipoise.kit.language.families import FAMILIES, random_model
-from equipoise.kit.language.structure import (
-    is_linear,
-    is_transposed,
-    set_linear,
-    structure_of,
-    weight_of,
-)
+from equipoise.kit.language.structure import structure_of
 from equipoise.kit.torch.copies import copy_module
+from equipoise.kit.torch.linear import is_linear, is_transposed, set_linear, weight_of
 
 
 @pytest.fixture(params=FAMILIES)

@@ -5,9 +5,10 @@ import torch
 from equipoise.core import Request, Rng, UsageError
 from equipoise.kit.language.families import FAMILIES, random_model
 from equipoise.kit.language.local import LanguageModel
-from equipoise.kit.language.structure import structure_of, weight_of
+from equipoise.kit.language.structure import structure_of
 from equipoise.kit.language.tiny import tiny_model
 from equipoise.kit.torch.calibration import calibration_batches
+from equipoise.kit.torch.linear import weight_of
 from equipoise.kit.torch.plain import NotPlain, plain_module
 from equipoise.methods.pruning import (
     Flap,

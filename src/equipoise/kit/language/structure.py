@@ -19,19 +19,7 @@ from torch import Tensor, nn
 
 from equipoise.core import UsageError
 from equipoise.kit.torch.copies import refuse_closed
-from equipoise.kit.torch.linear import is_linear, is_transposed, set_linear, weight_of
-
-__all__ = [
-    "Attention",
-    "Block",
-    "FeedForward",
-    "Structure",
-    "is_linear",
-    "is_transposed",
-    "set_linear",
-    "structure_of",
-    "weight_of",
-]
+from equipoise.kit.torch.linear import is_linear, is_transposed, weight_of
 
 Layout = Literal["apart", "stacked", "by_head"]
 

@@ -60,7 +60,7 @@ def add_lora(
             f"LoRA needs the package {error.name}, which is not installed:"
             " pip install 'equipoise[language]'."
         ) from error
-    from equipoise.kit.language.structure import is_transposed, weight_of
+    from equipoise.kit.torch.linear import is_transposed, weight_of
     from equipoise.kit.torch.training import trainable_copy
 
     made = trainable_copy(module, ())

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import Rng, UsageError
-from equipoise.kit.language.structure import Structure, is_transposed, weight_of
+from equipoise.kit.language.structure import Structure
 from equipoise.kit.progress import report
 from equipoise.kit.torch.calibrated import compensate, migrate
 from equipoise.kit.torch.copies import copy_module, linear_layers, replace_modules
 from equipoise.kit.torch.decoders import decoder_of, quantize_keys_values
+from equipoise.kit.torch.linear import is_transposed, weight_of
 from equipoise.kit.torch.quantizers import quantize_, round_weights, smoothing_scales
 from equipoise.kit.torch.residual import rotate_decoder, turns_as_a_whole
 from equipoise.kit.torch.rotations import (

@@ -27,7 +27,7 @@ from equipoise.kit.torch.rotations import (
     random_rotation,
     suitable,
 )
-from equipoise.kit.torch.transforms import fuse_norms, hollow_, norm_readers
+from equipoise.kit.torch.transforms import fuse_norms, hollow_, norm_readers, untie
 
 
 class _Stop(Exception):
@@ -173,7 +173,7 @@ def rotate_decoder(
     """
     if rng is None:
         hollow_(module, structure)
-        untie(module)
+        untie(module, structure)
     else:
         fuse_norms(module, structure)
         stream: nn.Module = random_rotation(
@@ -247,10 +247,3 @@ def _turn(
         if shift is not None:
             layer.bias = nn.Parameter(shift.to(dtype), requires_grad=False)
     layer.weight = nn.Parameter(weight.to(dtype).contiguous(), requires_grad=False)
-
-
-def untie(module: Any) -> None:
-    """Say that the head and the embedding of your own copy are two tensors from now on."""
-    module.config.tie_word_embeddings = False
-    if getattr(module, "all_tied_weights_keys", None):
-        module.all_tied_weights_keys = {}

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
-from equipoise.kit.language.structure import Attention, Block, Structure, is_transposed, weight_of
+from equipoise.kit.language.structure import Attention, Block, Structure
+from equipoise.kit.torch.linear import is_transposed, weight_of
 from equipoise.kit.torch.rotations import Rotation
 
 _SMALLEST_GAIN = 1e-6

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parameter import UninitializedBuffer
 
-from equipoise.kit.language.structure import weight_of
+from equipoise.kit.torch.linear import weight_of
 
 
 class CutLinear(nn.Module):

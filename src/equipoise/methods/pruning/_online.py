@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
-from equipoise.kit.language.structure import weight_of
 from equipoise.kit.torch.copies import copy_module, replace_modules
+from equipoise.kit.torch.linear import weight_of
 from equipoise.kit.torch.tokens import current_mask
 from equipoise.methods.pruning._layers import CutLinear
 from equipoise.methods.pruning._plan import Piece

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import UsageError
-from equipoise.kit.language.structure import Attention, Block, is_transposed, structure_of
+from equipoise.kit.language.structure import Attention, Block, structure_of
+from equipoise.kit.torch.linear import is_transposed
 from equipoise.methods.pruning._scores import kept_count, raised_ratio
 
 Kind = Literal["channels", "heads"]

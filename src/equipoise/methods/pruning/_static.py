@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from equipoise.core import UsageError
-from equipoise.kit.language.structure import is_transposed, set_linear, weight_of
 from equipoise.kit.torch.copies import copy_module, replace_modules
+from equipoise.kit.torch.linear import is_transposed, set_linear, weight_of
 from equipoise.kit.torch.plain import open_biases
 from equipoise.methods.pruning._layers import CutLinear
 from equipoise.methods.pruning._plan import Piece, is_own

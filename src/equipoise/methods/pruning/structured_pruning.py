@@ -26,9 +26,9 @@ from equipoise.core import (
     setting,
 )
 from equipoise.kit.data import content_hash
-from equipoise.kit.language.structure import weight_of
 from equipoise.kit.torch.calibration import calibration_batches
 from equipoise.kit.torch.copies import copy_module
+from equipoise.kit.torch.linear import weight_of
 from equipoise.methods.pruning._moments import Moments, moments_of
 from equipoise.methods.pruning._plan import Piece, plan
 from equipoise.methods.pruning._scores import best, best_of_all, flap_scores, wanda_sp_scores

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.core import Rng, UsageError
-from equipoise.kit.language.structure import Attention, Structure, weight_of
+from equipoise.kit.language.structure import Attention, Structure
 from equipoise.kit.progress import report
+from equipoise.kit.torch.linear import weight_of
 from equipoise.kit.torch.quantized import UNROUNDED
 from equipoise.kit.torch.rotations import (
     Rotation,

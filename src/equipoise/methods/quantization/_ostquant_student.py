@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from equipoise.kit.language.structure import Structure, is_transposed
+from equipoise.kit.language.structure import Structure
 from equipoise.kit.torch.copies import copy_module
 from equipoise.kit.torch.decoders import quantize_keys_values
 from equipoise.kit.torch.distillation import kl_top_loss
+from equipoise.kit.torch.linear import is_transposed
 from equipoise.kit.torch.quantized import UNROUNDED
 from equipoise.kit.torch.quantizers import integer_range
 from equipoise.kit.torch.transforms import Transforms, folded, norm_readers

@@ -28,12 +28,13 @@ from equipoise.core import (
 )
 from equipoise.kit.about import annotate
 from equipoise.kit.data import content_hash
-from equipoise.kit.language.structure import Structure, is_transposed, structure_of, weight_of
+from equipoise.kit.language.structure import Structure, structure_of
 from equipoise.kit.progress import report
 from equipoise.kit.torch.calibrated import compensate
 from equipoise.kit.torch.calibration import calibration_batches
 from equipoise.kit.torch.copies import copy_module, replace_modules
 from equipoise.kit.torch.decoders import quantize_keys_values
+from equipoise.kit.torch.linear import is_transposed, weight_of
 from equipoise.kit.torch.quantized import UNROUNDED, QuantizedLinear, Scheme
 from equipoise.kit.torch.quantizers import round_weights
 from equipoise.kit.torch.rotations import empty_rotation, suitable

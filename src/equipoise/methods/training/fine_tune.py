@@ -245,7 +245,8 @@ class FineTune(Treatment):
         """Return the layers to train, or an empty list for every parameter."""
         import torch
 
-        from equipoise.kit.language.structure import is_transposed, structure_of
+        from equipoise.kit.language.structure import structure_of
+        from equipoise.kit.torch.linear import is_transposed
 
         if getattr(subject, "tokenizer", None) is None:
             raise UsageError("FineTune: the subject has no tokenizer, so it is no language model.")
