@@ -255,23 +255,21 @@ def test_alpha_is_chosen_by_the_papers_rule(tuned):
         assert f"alpha = {grid[best]:g} was chosen on calibration units" in said["notes"][0]
 
 
-class _Spying(DigitDomains):
-    asked: list = []  # noqa: RUF012
+def test_nothing_is_chosen_on_test_units(tuned, monkeypatch):
+    asked, perform = [], DigitDomains.perform
 
-    def perform(self, subject, units, rng):
-        self.asked.extend(unit.split for unit in units)
-        return super().perform(subject, units, rng)
+    def watched(self, subject, units, rng):
+        asked.extend(unit.split for unit in units)
+        return perform(self, subject, units, rng)
 
-
-def test_nothing_is_chosen_on_test_units(tuned):
-    _Spying.asked.clear()
+    monkeypatch.setattr(DigitDomains, "perform", watched)
     control, live = tuned
-    spy = _Spying(("rotated",))
+    spy = DigitDomains(("rotated",))
     LayerScaledUpdate(DIGITS, target=spy, control=(spy,)).apply(live, Rng(0))
     steps = (FineTuneDigits("rotated", steps=2), FineTuneDigits("inverted", steps=2))
     ModelSoup(updates=steps, by=spy).apply(control, Rng(0))
     TaskArithmetic(updates=steps, search="beta", tasks=(spy, spy)).apply(control, Rng(0))
-    assert set(_Spying.asked) == {"calibration"}
+    assert set(asked) == {"calibration"}
 
 
 def test_beta_is_chosen_by_normalised_accuracy(tuned):

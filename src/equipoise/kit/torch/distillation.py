@@ -35,6 +35,7 @@ def kl_top_loss(student: Tensor, teacher: Tensor, k: int | None = 1000) -> Tenso
 
     Examples
     --------
+    >>> import torch
     >>> teacher = torch.tensor([[2.0, 1.0, 0.0, -9.0]])
     >>> student = torch.tensor([[5.0, 4.0, 0.0, 99.0]])
     >>> kl_top_loss(student, teacher, k=2)  # the two differ by a constant
