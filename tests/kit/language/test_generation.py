@@ -33,7 +33,7 @@ def test_recurrent_models_generate_and_score_one_by_one(recurrent: LanguageModel
     pairs = [(text, rest) for text in TEXTS for rest in (" sat", " ran far")]
     for pair, scores in zip(pairs, recurrent.log_likelihood(pairs), strict=True):
         (alone,) = recurrent.log_likelihood([pair])
-        # A state that is carried on adds up in another order; how far shows depends on the processor.
+        # A state that is carried on adds up in another order; processors differ in how far.
         np.testing.assert_allclose(scores.log_probs, alone.log_probs, rtol=1e-4, atol=1e-4)
 
 
