@@ -276,6 +276,15 @@ def test_long_errors_are_cut():
     assert len(str(unit_error(ValueError("x" * 5000)))) < 330
 
 
+@pytest.fixture
+def heard():
+    """Hear interrupts: a shell that starts the suite in the background has them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("busy", ["subject", "conversation", "endpoint"])
 def test_an_interrupt_ends_at_once_and_nothing_lingers(busy):
     class Slow(Recording):
