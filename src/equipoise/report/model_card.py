@@ -54,8 +54,8 @@ def model_card(
         lines.append("`transformers.AutoModelForCausalLM.from_pretrained(FOLDER)`, or `hf:FOLDER`")
         lines[-1] += " as the subject of a trial."
     else:
-        lines.append("Only with equipoise, as `hf:FOLDER` in a trial:")
-        lines[-1] += f" {plain(reason[:1].lower() + reason[1:])}"
+        lines.append("Only with equipoise, as `hf:FOLDER` in a trial.")
+        lines[-1] += f" {plain(reason)}"
     lines += ["", *(f"> **Note:** {plain(note)}" for note in notes)]
     for label, result in trials:
         lines += ["", f"## On trial: {plain(result['trial'])}, arm {plain(label)}", ""]
