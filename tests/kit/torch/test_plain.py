@@ -38,7 +38,8 @@ def test_rounded_weights_are_plain(family: str) -> None:
     treated = part("round_to_nearest", weights=4, activations=16).apply(live, Rng(0))
     made = plain_module(treated.module)
     assert {type(each) for each in made.modules()} == {type(each) for each in live.module.modules()}
-    assert torch.equal(logits(made), logits(treated.module))
+    # GPT-2 multiplies by the weight the other way round, which adds up in another order.
+    torch.testing.assert_close(logits(made), logits(treated.module), rtol=1e-5, atol=2e-4)
 
 
 def test_rounded_activations_are_not() -> None:
