@@ -102,10 +102,12 @@ class EditReport(Task):
         text = "\n\n".join(read_texts(self.data))
         pieces = [self._piece(text, unit) for unit in units]
         found = each(lambda wanted: [self._window(subject, piece) for piece in wanted], pieces)
-        alike = reference is subject or all(
-            list(reference.tokenize(piece)) == list(subject.tokenize(piece)) for piece in pieces
-        )
         windows = [window for window in found if not isinstance(window, UnitError)]
+        theirs = (reference.tokenize(piece)[: self.length] for piece in pieces)
+        alike = reference is subject or all(
+            isinstance(own, UnitError) or own == list(other)
+            for own, other in zip(found, theirs, strict=True)
+        )
         facts = _facts(subject, reference, windows[0]) if windows else {}
         return [
             error_outcome(unit, window)

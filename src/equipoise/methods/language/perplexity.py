@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
-from weakref import WeakKeyDictionary
 
 from equipoise.core import (
     Capability,
@@ -29,6 +28,7 @@ from equipoise.core import (
 from equipoise.kit.data import content_hash, read_texts
 from equipoise.kit.language.canned import CannedScores
 from equipoise.kit.language.talk import each, error_outcome
+from equipoise.kit.language.tokens import known_tokens
 
 _SEEK = 64  # characters within which the end of a word is looked for
 
@@ -198,7 +198,7 @@ class _TokenWindows:
     def __init__(self, task: Perplexity, subject: Any, text: str) -> None:
         self.task = task
         self.subject = subject
-        self.ids = _tokens(subject, text)
+        self.ids = known_tokens(subject, text)
         self.bytes_per_token = len(text.encode()) / max(1, len(self.ids))
 
     def cut(self, index: int) -> _Pair:
@@ -245,17 +245,3 @@ class _ByteWindows:
         while place < len(self.raw) and self.raw[place] & 0xC0 == 0x80:
             place += 1
         return place
-
-
-_known: WeakKeyDictionary[Any, dict[str, list[int]]] = WeakKeyDictionary()
-
-
-def _tokens(subject: Any, text: str) -> list[int]:
-    """Return a text's tokens, kept for as long as the subject lives."""
-    try:
-        known = _known.setdefault(subject, {})
-    except TypeError:  # a subject that cannot be a key
-        return list(subject.tokenize(text))
-    if text not in known:
-        known[text] = list(subject.tokenize(text))
-    return known[text]

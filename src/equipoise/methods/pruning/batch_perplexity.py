@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from equipoise.core import (
 from equipoise.kit.data import content_hash, read_texts
 from equipoise.kit.language.canned import CannedScores
 from equipoise.kit.language.talk import each, error_outcome
+from equipoise.kit.language.tokens import known_tokens
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class BatchPerplexity(Task):
             yield Unit(f"stream-{index:04d}", content={"batches": numbers}, stratum=stratum)
 
     def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
-        texts = [_tokens(subject, "\n\n".join(read_texts(text))) for text in self.data]
+        texts = [known_tokens(subject, "\n\n".join(read_texts(text))) for text in self.data]
         whole = _together(subject, self.size)
 
         def one(unit: Unit) -> Outcome:
@@ -230,17 +230,3 @@ def _overlap(one: dict[str, Any], two: dict[str, Any]) -> float:
 
     found = [mask_overlap(one[name][0], two[name][0], one[name][1]) for name in one]
     return float(np.mean(found))
-
-
-_known: WeakKeyDictionary[Any, dict[str, list[int]]] = WeakKeyDictionary()
-
-
-def _tokens(subject: Any, text: str) -> list[int]:
-    """Return a text's tokens, kept for as long as what cuts it lives."""
-    cutter = getattr(subject, "tokenizer", None)  # arms share it
-    if cutter is None:
-        return list(subject.tokenize(text))
-    known = _known.setdefault(cutter, {})
-    if text not in known:
-        known[text] = list(subject.tokenize(text))
-    return known[text]
