@@ -280,9 +280,12 @@ def trial_text(card: Card) -> str:
 def _ledger(row: dict[str, Any], card: Card) -> list[str]:
     about = row["provenance"]
     machine = f"{about['cores']} cores, {about['memory_gib']} GiB, {about['platform']}"
+    before, took = row.get("reused", 0), f"{seconds(row['seconds'])} on {machine}"
+    if before:  # the time is that of the last run alone
+        took = f"{before:,} of them from runs before; the last one took {took}"
     lines = [
         f"**{row['outcome'].capitalize()}** on {about['date'][:10]}: {row['units']:,} units, "
-        f"{row['errors']:,} errors, {seconds(row['seconds'])} on {machine}.",
+        f"{row['errors']:,} errors, {took}.",
         "",
     ]
     if row.get("card_version") != card.version:
