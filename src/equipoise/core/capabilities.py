@@ -82,6 +82,60 @@ class PredictsProba(Protocol):
 
 
 @runtime_checkable
+class PredictsQuantiles(Protocol):
+    """Maps rows ``(n, features)`` to quantiles ``(n, levels)``, rising along ``levels``.
+
+    Levels lie in (0, 1). A quantile that cannot be told is infinite.
+    """
+
+    def predict_quantiles(self, inputs: np.ndarray, levels: Sequence[float]) -> np.ndarray: ...
+
+
+@runtime_checkable
+class PredictsInterval(Protocol):
+    """Maps rows to intervals ``(n, 2)`` meant to hold the value with probability 1 - ``alpha``.
+
+    One end may be infinite: a lower bound is an interval too. Rows asked
+    together may be taken as a sample of the covariates to come.
+    """
+
+    def predict_interval(self, inputs: np.ndarray, alpha: float) -> np.ndarray: ...
+
+
+@runtime_checkable
+class PredictsSet(Protocol):
+    """Maps rows to sets of labels ``(n, classes)``, true where ``classes_`` is in the set.
+
+    A set is meant to hold the right label with probability 1 - ``alpha``.
+    """
+
+    @property
+    def classes_(self) -> np.ndarray: ...
+
+    def predict_set(self, inputs: np.ndarray, alpha: float) -> np.ndarray: ...
+
+
+@runtime_checkable
+class PredictsSurvival(Protocol):
+    """Maps rows to the probability ``(n, times)`` of no event up to each of ``times``."""
+
+    def predict_survival(self, inputs: np.ndarray, times: np.ndarray) -> np.ndarray: ...
+
+
+@runtime_checkable
+class Screens(Protocol):
+    """Decides about rows that are asked together, with an error rate of ``alpha``.
+
+    Returns p-values and decisions of one shape: ``(n,)`` where ``targets`` are
+    given and rows are flagged, ``(n, labels)`` where labels are declared.
+    """
+
+    def screen(
+        self, inputs: np.ndarray, targets: np.ndarray | None, alpha: float, rng: Rng
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@runtime_checkable
 class Acts(Protocol):
     """Chooses an action for an observation."""
 
@@ -97,7 +151,13 @@ class Forecasts(Protocol):
 
 @runtime_checkable
 class Trains(Protocol):
-    """Learns from data and returns a new subject."""
+    """Learns from data and returns a new subject.
+
+    ``data`` is a sequence of units, or `equipoise.kit.arrays.Examples`. A learner
+    reads the splits it names in ``learns_from``, by default train alone: one that
+    calibrates itself names calibration too. What it can do only when trained, it
+    declares before, and refuses with a sentence.
+    """
 
     def fit(self, data: Any, rng: Rng) -> Any: ...
 

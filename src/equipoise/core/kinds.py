@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 from equipoise.core.capabilities import Capability
 from equipoise.core.errors import UsageError
 from equipoise.core.estimates import Estimate
+from equipoise.core.figures import Figure
 from equipoise.core.language import Generation, Message, Request, Usage
 from equipoise.core.outcomes import Outcome, Outcomes, ScoreSpec, Split, Unit
 from equipoise.core.parts import Part
@@ -188,6 +189,13 @@ class Measure(Part):
     def better(self, outcomes: Outcomes) -> bool | None:
         """Say whether higher is better on these outcomes, None if neither."""
         return self.higher_is_better
+
+    def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
+        """Return what reports draw beside the numbers: all arms of one task in one picture.
+
+        ``outcomes`` maps arm labels to `Outcomes`. None where the numbers say it all.
+        """
+        return None
 
 
 def units_stream(rng: Rng) -> Rng:

@@ -11,7 +11,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
 
 from equipoise.core import Predicts, PredictsProba, Rng, Trains, Unit, UsageError, learnable
-from equipoise.methods.tables import Classification, Estimator, Regression, Train, fit_estimator
+from equipoise.kit.arrays.learners import fit_estimator
+from equipoise.methods.tables import Classification, Estimator, Regression, Train
 
 DIABETES = Regression("builtin:diabetes")
 IRIS = Classification("builtin:iris")
@@ -163,7 +164,7 @@ def test_bad_values_and_bad_data_are_one_sentence():
     bare = Estimator("LogisticRegression").load(Rng(0))
     with pytest.raises(UsageError, match=r"could not be trained .*at least 2 classes"):
         bare.fit(one, Rng(0))
-    with pytest.raises(UsageError, match="there are no units to learn from"):
+    with pytest.raises(UsageError, match="There are no units to learn from"):
         bare.fit([], Rng(0))
     with pytest.raises(UsageError, match="content is a list of numbers"):
         bare.fit([Unit("a", content="text", target=1)], Rng(0))

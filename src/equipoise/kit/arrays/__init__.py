@@ -1,0 +1,5 @@
+"""Workings on arrays: what learners learn from, and learners of scikit-learn's kind."""
+
+from equipoise.kit.arrays.examples import Examples, examples
+
+__all__ = ["Examples", "examples"]

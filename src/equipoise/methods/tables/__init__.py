@@ -15,7 +15,6 @@ _WHERE = {
     "TorchModule": "torch_module",
     "Train": "train",
     "classification_scores": "classification",
-    "fit_estimator": "estimator",
     "module_from": "torch_module",
     "regression_scores": "regression",
 }

@@ -21,13 +21,13 @@ from equipoise.core import (
     between,
     setting,
 )
+from equipoise.kit.arrays.examples import inputs_of
 from equipoise.kit.data.rows import kind_of
 from equipoise.kit.data.source import Source
-from equipoise.methods.tables._rows import (
+from equipoise.kit.data.table_task import (
     Constant,
     RecallProba,
     TableTask,
-    inputs_of,
     leaked,
     stratified,
 )

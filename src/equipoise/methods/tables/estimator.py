@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self
-
-import numpy as np
-import sklearn.base
-from sklearn.exceptions import NotFittedError
 
 from equipoise.core import (
     Predicts,
@@ -19,16 +15,15 @@ from equipoise.core import (
     Subject,
     Task,
     Trains,
-    Unit,
     UsageError,
     learnable,
     nearest,
     setting,
 )
+from equipoise.kit.arrays.learners import Untrained, live
 from equipoise.kit.data.identity import content_hash
 from equipoise.kit.data.objects import named_object, source_hash
 from equipoise.kit.data.source import existing, one_line
-from equipoise.methods.tables._rows import inputs_of, row_digest
 
 
 @dataclass(frozen=True)
@@ -118,144 +113,11 @@ class Estimator(Subject):
 
     def load(self, rng: Rng) -> Any:
         if self.file:
-            return _live(_open(self.file))
+            return live(_open(self.file))
         bare = Untrained(self.prototype(), self.scale)
         if self.data is None:
             return bare
         return bare.fit(learnable(self.data, rng.child("data")), rng)
-
-
-def fit_estimator(
-    estimator: Any, inputs: np.ndarray, targets: np.ndarray, rng: Rng, *, scale: bool = False
-) -> Any:
-    """Return a fitted copy of an estimator; the one given stays as it is.
-
-    Parameters
-    ----------
-    estimator
-        Anything with scikit-learn's ``get_params`` and ``fit``.
-    inputs, targets
-        ``(n, features)`` and ``(n,)``.
-    rng
-        Seeds every ``random_state`` that is None, nested ones too.
-    scale
-        Put a ``StandardScaler`` before it.
-
-    Raises
-    ------
-    UsageError
-        If the estimator refuses the data or its parameters, with its reason.
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> tree = fit_estimator(
-    ...     DecisionTreeClassifier(), np.array([[0.0], [1.0]]), np.array([0, 1]), Rng(0))
-    >>> tree.predict([[0.9]])
-    array([1])
-    """
-    made = sklearn.base.clone(estimator)
-    names = [name for name in made.get_params() if name.split("__")[-1] == "random_state"]
-    open_ones = [name for name in names if made.get_params()[name] is None]
-    made.set_params(**{name: rng.child("fit", name).seed_for_request() for name in open_ones})
-    if scale:
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        made = make_pipeline(StandardScaler(), made)
-    try:
-        return made.fit(inputs, targets)
-    except (ValueError, TypeError) as error:
-        name = type(estimator).__name__
-        raise UsageError(f"{name} could not be trained ({one_line(error)}).") from error
-
-
-class Untrained:
-    """An estimator that has yet to learn; `fit` gives one that predicts."""
-
-    def __init__(self, prototype: Any, scale: bool = False) -> None:
-        self.prototype, self.scale = prototype, scale
-
-    def fit(self, data: Sequence[Unit], rng: Rng) -> Predictor:
-        """Return a predictor that has learned from units: their contents and targets."""
-        name = type(self.prototype).__name__
-        if not data:
-            raise UsageError(
-                f"{name}: there are no units to learn from; give a larger train split."
-            )
-        targets = np.array([unit.target for unit in data])
-        if targets.ndim != 1 or targets.dtype.kind == "O":
-            raise UsageError(f"{name}: units to learn from need one label or number as target.")
-        fitted = fit_estimator(self.prototype, inputs_of(data), targets, rng, scale=self.scale)
-        return _live(fitted, self.prototype, self.scale, frozenset(map(row_digest, data)))
-
-    def with_parameters(self, parameters: Mapping[str, Any]) -> Untrained:
-        """Return the same estimator, untrained, with some parameters changed."""
-        made = sklearn.base.clone(self.prototype)
-        known = made.get_params()
-        for name in parameters:
-            if name not in known:
-                raise UsageError(
-                    f'{type(made).__name__} has no parameter "{name}".{nearest(name, known)}'
-                )
-        return Untrained(made.set_params(**parameters), self.scale)
-
-
-class Predictor(Untrained):
-    """A fitted estimator; ``learned_from`` holds the digests of its training rows."""
-
-    def __init__(
-        self,
-        model: Any,
-        prototype: Any,
-        scale: bool = False,
-        learned_from: frozenset[bytes] = frozenset(),
-    ) -> None:
-        super().__init__(prototype, scale)
-        self.model, self.learned_from = model, learned_from
-
-    @property
-    def n_features_in_(self) -> int:
-        return int(self.model.n_features_in_)
-
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        return self._ask(self.model.predict, inputs)
-
-    def _ask(self, method: Any, inputs: np.ndarray) -> np.ndarray:
-        inputs = np.asarray(inputs, np.float64)
-        if len(inputs) == 0:
-            return self._none()
-        try:
-            return np.asarray(method(inputs))
-        except NotFittedError as error:
-            name = type(self.model).__name__
-            raise UsageError(f"{name} has not been trained; use the treatment train.") from error
-
-    def _none(self) -> np.ndarray:
-        return np.empty(0)
-
-
-class Classifier(Predictor):
-    """A fitted estimator that gives probabilities."""
-
-    @property
-    def classes_(self) -> np.ndarray:
-        return np.asarray(self.model.classes_)
-
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        found = super().predict(inputs)
-        return found if len(found) else self.classes_[:0]
-
-    def predict_proba(self, inputs: np.ndarray) -> np.ndarray:
-        found = self._ask(self.model.predict_proba, inputs)
-        return found if len(found) else np.empty((0, len(self.classes_)))
-
-
-def _live(
-    model: Any, prototype: Any = None, scale: bool = False, learned: frozenset[bytes] = frozenset()
-) -> Predictor:
-    kind = Classifier if hasattr(model, "predict_proba") else Predictor
-    return kind(model, model if prototype is None else prototype, scale, learned)
 
 
 def _make(name: str, parameters: Mapping[str, Any]) -> Any:

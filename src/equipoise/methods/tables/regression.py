@@ -20,9 +20,10 @@ from equipoise.core import (  # fmt: skip
     between,
     setting,
 )
+from equipoise.kit.arrays.examples import inputs_of
 from equipoise.kit.data.rows import kind_of
 from equipoise.kit.data.source import Source
-from equipoise.methods.tables._rows import Constant, Recall, TableTask, inputs_of, leaked
+from equipoise.kit.data.table_task import Constant, Recall, TableTask, leaked
 
 
 @dataclass(frozen=True)

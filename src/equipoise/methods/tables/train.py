@@ -19,6 +19,7 @@ from equipoise.core import (
     learnable,
     one_of,
 )
+from equipoise.kit.arrays.examples import learns_from
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class Train(Treatment):
     data
         Task with the units to learn from; test units are never read.
     rows
-        Learn from so many units, drawn without replacement; None for all.
+        Learn from so many units, drawn without replacement; None for all. Units to
+        calibrate with are never fewer for it.
     parameters
         Parameters of the subject that are changed before it learns.
     split
-        Which units to learn from.
+        Which units to learn from; by default those that the subject reads: train,
+        and calibration too where it calibrates itself.
 
     Examples
     --------
@@ -52,7 +55,9 @@ class Train(Treatment):
     data: Task
     rows: int | None = between(1, math.inf, default=None)
     parameters: Mapping[str, Any] | None = None
-    split: Literal["train", "calibration"] = one_of("train", "calibration", default="train")
+    split: Literal["train", "calibration"] | None = one_of(
+        "train", "calibration", None, default=None
+    )
 
     needs = frozenset({Trains})
     adds = frozenset({Predicts, PredictsProba})
@@ -71,15 +76,19 @@ class Train(Treatment):
         return Estimator("GaussianNB").load(Rng(0))
 
     def apply(self, subject: Any, rng: Rng) -> Any:
-        units = learnable(self.data, rng.child("data"), self.split)
+        stream = rng.child("data")
+        splits = learns_from(subject) if self.split is None else (self.split,)
+        units = learnable(self.data, stream, splits[0])
         if self.rows is not None:
             if self.rows > len(units):
                 raise UsageError(
-                    f"Train: rows must be at most the {len(units)} {self.split} units there are, "
+                    f"Train: rows must be at most the {len(units)} {splits[0]} units there are, "
                     f"got {self.rows}."
                 )
             chosen = rng.child("rows").numpy().choice(len(units), self.rows, replace=False)
             units = [units[index] for index in sorted(chosen)]
+        for split in splits[1:]:
+            units += learnable(self.data, stream, split)
         if self.parameters:
             if not hasattr(subject, "with_parameters"):
                 raise UsageError(

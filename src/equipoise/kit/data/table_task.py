@@ -1,9 +1,8 @@
-"""What classification and regression share: rows of a table as units, and their splits."""
+"""What tasks on tables share: rows as units, and their splits."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.core import Outcome, Rng, Split, Task, Unit, UsageError, between, setting
+from equipoise.kit.arrays.examples import row_digest
 from equipoise.kit.data.identity import content_hash, position, split_of, unit_id
 from equipoise.kit.data.rows import load
 from equipoise.kit.data.source import Source
@@ -111,7 +111,7 @@ def _read(task: TableTask, content: str) -> Rows:
     return Rows(
         inputs,
         targets,
-        () if isinstance(targets[0], float) else tuple(sorted(set(targets))),
+        tuple(sorted(set(targets))) if isinstance(targets[0], (str, int)) else (),
         tuple(unit_id(row, index) for index, row in enumerate(source.rows)),
         clusters,
         _column(source, task.stratum),
@@ -158,24 +158,6 @@ def stratified(
         for rank, key in enumerate(ordered):
             split[key] = "train" if rank < first else "calibration" if rank < second else "test"
     return [split[key] for key in keys]
-
-
-def inputs_of(units: Sequence[Unit]) -> np.ndarray:
-    """Return the contents of units as an array ``(units, features)``."""
-    try:
-        found = np.asarray([unit.content for unit in units], dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UsageError("A predictor learns from units whose content is a list of numbers, "
-                         "all of one length.") from error  # fmt: skip
-    if found.ndim != 2:
-        raise UsageError("A predictor learns from units whose content is a list of numbers.")
-    return found
-
-
-def row_digest(unit: Unit) -> bytes:
-    """Return a short hash of all that makes a row, to know it again."""
-    text = repr((unit.id, unit.content, unit.target))
-    return hashlib.blake2b(text.encode(), digest_size=12).digest()
 
 
 def leaked(subject: Any, units: Sequence[Unit]) -> dict[str, Outcome]:
