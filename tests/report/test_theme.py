@@ -41,12 +41,16 @@ def test_marks_stand_out_from_what_they_lie_on(palette):
     for front in ("mark", "good", "bad", "open", "ink"):
         for back in (palette.panel, palette.good_soft, palette.mark_soft):
             assert contrast(getattr(palette, front), back) >= 3, (front, back)
+    for hue in palette.series:
+        assert contrast(hue, palette.panel) >= 3, hue
 
 
 def test_css_has_every_colour_twice_and_prints_in_the_light():
     css = theme.css()
     for palette in (LIGHT, DARK):
-        for name, hue in asdict(palette).items():
+        hues = asdict(palette)
+        hues |= {f"s{place}": hue for place, hue in enumerate(hues.pop("series"))}
+        for name, hue in hues.items():
             assert f"--{name.replace('_', '-')}:{hue};" in css
     assert "@media screen and (prefers-color-scheme:dark)" in css
 
@@ -62,6 +66,6 @@ def test_plots_wear_the_theme(dark):
     config = chart.to_dict()["config"]
     palette = DARK if dark else LIGHT
     assert config["background"] == palette.panel
-    assert config["range"]["category"][0] == "#0072b2"
+    assert config["range"]["category"] == list(palette.series)
     alt.Chart(frame).mark_bar().encode(x="x", y="y").properties(title="t").to_dict(validate=True)
     theme.enable()

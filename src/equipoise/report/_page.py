@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from equipoise.report import charts, words
+from equipoise.report import charts, figures, words
 from equipoise.report._about import cost_tables, facts, part, provenance, recipe
 from equipoise.report._edits import COLUMNS, edits, without_edits
 
@@ -44,6 +44,7 @@ def page(row: Row) -> dict[str, Any]:
         "matrix": _matrix(row),
         "tables": _tables(row),
         "sequences": _sequences(row),
+        "figures": figures.panels(row),
         "arms": [(label, recipe(arm)) for label, arm in row.get("arms", {}).items()],
         "tasks": [(label, part(task)) for label, task in row.get("tasks", {}).items()],
         "edits": edited,

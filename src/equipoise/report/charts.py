@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from equipoise.report._text import visible
+from equipoise.report import svg
 
 MARGIN = 3.0
 """Per cent of the width left free at both ends, for the labels there."""
@@ -107,29 +107,36 @@ def interval(
         The chart in words, for those who do not see it.
     """
     middle = 15
-    parts = [_line(scale.at(tick), 0, 30, "grid") for tick in scale.ticks]
+    parts = [svg.upright(scale.at(tick), 0, 30, "grid") for tick in scale.ticks]
     if region is not None:
         left, right = scale.at(_or(region[0], -math.inf)), scale.at(_or(region[1], math.inf))
-        shade: dict[str, Any] = {"x": _pc(left), "width": _pc(right - left), "y": 0, "height": 30}
-        parts.append(_tag("rect", **shade, cls="region"))
+        shade: dict[str, Any] = {
+            "x": svg.percent(left),
+            "width": svg.percent(right - left),
+            "y": 0,
+            "height": 30,
+        }
+        parts.append(svg.tag("rect", **shade, cls="region"))
     if zero and scale.low <= 0 <= scale.high:
-        parts.append(_line(scale.at(0), 0, 30, "zero"))
-    parts += [_line(scale.at(bound), 0, 30, "bound") for bound in bounds]
+        parts.append(svg.upright(scale.at(0), 0, 30, "zero"))
+    parts += [svg.upright(scale.at(bound), 0, 30, "bound") for bound in bounds]
     low, high = _or(row.get("low"), -math.inf), _or(row.get("high"), math.inf)
     if low > -math.inf or high < math.inf:
         ends: dict[str, Any] = {
-            "x1": _pc(scale.at(low)),
-            "x2": _pc(scale.at(high)),
+            "x1": svg.percent(scale.at(low)),
+            "x2": svg.percent(scale.at(high)),
             "y1": middle,
             "y2": middle,
         }
-        parts.append(_tag("line", **ends, cls="whisker"))
+        parts.append(svg.tag("line", **ends, cls="whisker"))
         caps = [each for each in (low, high) if math.isfinite(each)]
-        parts += [_line(scale.at(each), middle - 5, middle + 5, "cap") for each in caps]
+        parts += [svg.upright(scale.at(each), middle - 5, middle + 5, "cap") for each in caps]
     point = _or(row.get(value), math.inf)
     if math.isfinite(point):
-        parts.append(_tag("circle", cx=_pc(scale.at(point)), cy=middle, r=5, cls="point"))
-    return _svg(parts, 30, label, f"interval {tone}")
+        parts.append(
+            svg.tag("circle", cx=svg.percent(scale.at(point)), cy=middle, r=5, cls="point")
+        )
+    return svg.picture(parts, 30, label, f"interval {tone}")
 
 
 def axis(scale: Scale, left: str = "", right: str = "") -> Markup:
@@ -138,9 +145,9 @@ def axis(scale: Scale, left: str = "", right: str = "") -> Markup:
     height = 20
     if left or right:
         height = 38
-        parts.append(_text(MARGIN, 32, left, "start", "direction"))
-        parts.append(_text(100 - MARGIN, 32, right, "end", "direction"))
-    return _svg(parts, height, "", "axis")
+        parts.append(svg.text(MARGIN, 32, left, "start", "direction"))
+        parts.append(svg.text(100 - MARGIN, 32, right, "end", "direction"))
+    return svg.picture(parts, height, "", "axis")
 
 
 @dataclass(frozen=True)
@@ -188,34 +195,43 @@ def histogram(
 ) -> Markup:
     """Draw one arm's scores; ``top`` is the highest count that has to fit, for all arms."""
     height, room = 64, 50
-    parts = [_line(scale.at(tick), 0, room, "grid") for tick in scale.ticks]
+    parts = [svg.upright(scale.at(tick), 0, room, "grid") for tick in scale.ticks]
     for edge, following, n in zip(bins.edges[:-1], bins.edges[1:], bins.counts, strict=True):
         if n:
             left, right = scale.at(float(edge)), scale.at(float(following))
             tall = max(1.0, (room - 4) * n / max(top, 1))
             parts.append(
-                _tag(
+                svg.tag(
                     "rect",
-                    x=_pc(left),
-                    width=_pc(max(0.3, right - left - 0.15)),
+                    x=svg.percent(left),
+                    width=svg.percent(max(0.3, right - left - 0.15)),
                     y=round(room - tall, 2),
                     height=round(tall, 2),
                     cls="bar",
                 )
             )
-    parts.append(_tag("line", x1=_pc(MARGIN), x2=_pc(100 - MARGIN), y1=room, y2=room, cls="base"))
+    parts.append(
+        svg.tag(
+            "line",
+            x1=svg.percent(MARGIN),
+            x2=svg.percent(100 - MARGIN),
+            y1=room,
+            y2=room,
+            cls="base",
+        )
+    )
     point, low, high = (_or((mean or {}).get(key), math.inf) for key in ("value", "low", "high"))
     if math.isfinite(point):
         if math.isfinite(low) and math.isfinite(high):
             ends: dict[str, Any] = {
-                "x1": _pc(scale.at(low)),
-                "x2": _pc(scale.at(high)),
+                "x1": svg.percent(scale.at(low)),
+                "x2": svg.percent(scale.at(high)),
                 "y1": 57,
                 "y2": 57,
             }
-            parts.append(_tag("line", **ends, cls="whisker"))
-        parts.append(_tag("circle", cx=_pc(scale.at(point)), cy=57, r=4, cls="point"))
-    return _svg(parts, height, label, "histogram mark")
+            parts.append(svg.tag("line", **ends, cls="whisker"))
+        parts.append(svg.tag("circle", cx=svg.percent(scale.at(point)), cy=57, r=4, cls="point"))
+    return svg.picture(parts, height, label, "histogram mark")
 
 
 def shares(parts: Sequence[tuple[int, str]], label: str = "") -> Markup:
@@ -225,9 +241,13 @@ def shares(parts: Sequence[tuple[int, str]], label: str = "") -> Markup:
     for n, cls in parts:
         if n:
             width = 100 * n / total
-            drawn.append(_tag("rect", x=_pc(start), y=2, width=_pc(width), height=20, cls=cls))
+            drawn.append(
+                svg.tag(
+                    "rect", x=svg.percent(start), y=2, width=svg.percent(width), height=20, cls=cls
+                )
+            )
             start += width
-    return _svg(drawn, 24, label, "shares")
+    return svg.picture(drawn, 24, label, "shares")
 
 
 def sequence(
@@ -262,8 +282,8 @@ def sequence(
 
     parts = []
     for tick in up.ticks:
-        parts.append(_level(y(tick), "grid"))
-        parts.append(_text(7, y(tick) + 4, tick_label(tick, up), "end", "tick"))
+        parts.append(svg.level(y(tick), "grid"))
+        parts.append(svg.text(7, y(tick) + 4, tick_label(tick, up), "end", "tick"))
     if region is not None:
         top, bottom = y(_or(region[1], math.inf)), y(_or(region[0], -math.inf))
         shade: dict[str, Any] = {
@@ -272,22 +292,24 @@ def sequence(
             "y": top,
             "height": round(bottom - top, 2),
         }
-        parts.append(_tag("rect", **shade, cls="region"))
-    parts += [_level(y(bound), "bound") for bound in bounds]
+        parts.append(svg.tag("rect", **shade, cls="region"))
+    parts += [svg.level(y(bound), "bound") for bound in bounds]
     band = [(across.at(s["n"]), y(s["high"])) for s in seen]
     band += [(across.at(s["n"]), y(s["low"])) for s in reversed(seen)]
     inner = [
-        _tag("path", d=_path(band) + "Z", cls="band"),
-        _tag("path", d=_path([(across.at(s["n"]), y(s["value"])) for s in seen]), cls="path"),
+        svg.tag("path", d=svg.path(band) + "Z", cls="band"),
+        svg.tag("path", d=svg.path([(across.at(s["n"]), y(s["value"])) for s in seen]), cls="path"),
     ]
     # Paths know no per cent: they are drawn on 100 units that stretch with the page.
     box: dict[str, Any] = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
-    parts.append(_tag("svg", inner, **box, x="0", y="0", width="100%", height=height))
+    parts.append(svg.tag("svg", inner, **box, x="0", y="0", width="100%", height=height))
     last = across.at(seen[-1]["n"])
-    parts.append(_tag("circle", cx=_pc(last), cy=y(seen[-1]["value"]), r=4.5, cls="point"))
-    parts += [_text(across.at(n), room + 14, f"{n:,}", "middle", "tick") for n in across.ticks]
-    parts.append(_text(last, height - 2, "units", "end", "direction"))
-    return _svg(parts, height, label, "sequence mark")
+    parts.append(
+        svg.tag("circle", cx=svg.percent(last), cy=y(seen[-1]["value"]), r=4.5, cls="point")
+    )
+    parts += [svg.text(across.at(n), room + 14, f"{n:,}", "middle", "tick") for n in across.ticks]
+    parts.append(svg.text(last, height - 2, "units", "end", "direction"))
+    return svg.picture(parts, height, label, "sequence mark")
 
 
 def curve(points: Sequence[Sequence[float]], label: str = "") -> Markup:
@@ -307,19 +329,16 @@ def curve(points: Sequence[Sequence[float]], label: str = "") -> Markup:
     parts = []
     for tick in up.ticks:
         level = place(first, tick)[1]
-        parts.append(_level(level, "grid"))
-        parts.append(_text(7, level + 4, tick_label(tick, up), "end", "tick"))
-    drawn = [_tag("path", d=_path([place(x, y) for x, y in seen]), cls="path")]
+        parts.append(svg.level(level, "grid"))
+        parts.append(svg.text(7, level + 4, tick_label(tick, up), "end", "tick"))
+    drawn = [svg.tag("path", d=svg.path([place(x, y) for x, y in seen]), cls="path")]
     box: dict[str, Any] = {"viewBox": f"0 0 100 {height}", "preserveAspectRatio": "none"}
-    parts.append(_tag("svg", drawn, **box, x="0", y="0", width="100%", height=height))
+    parts.append(svg.tag("svg", drawn, **box, x="0", y="0", width="100%", height=height))
     parts += [
-        _text(place(x, 0)[0], room + 14, f"{x:g}", "middle", "tick") for x in {first, seen[-1][0]}
+        svg.text(place(x, 0)[0], room + 14, f"{x:g}", "middle", "tick")
+        for x in {first, seen[-1][0]}
     ]
-    return _svg(parts, height, label, "sequence mark")
-
-
-def _level(y: float, cls: str) -> Markup:
-    return _tag("line", x1="8%", x2="100%", y1=y, y2=y, cls=cls)
+    return svg.picture(parts, height, label, "sequence mark")
 
 
 class _Across:
@@ -336,10 +355,6 @@ class _Across:
         return round(12 + 84 * (math.log(n) - self.low) / (self.high - self.low), 3)
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
-
-
 def _ticks(scale: Scale, y: float) -> list[Markup]:
     parts = []
     for i, tick in enumerate(scale.ticks):
@@ -348,36 +363,10 @@ def _ticks(scale: Scale, y: float) -> list[Markup]:
         text = tick_label(tick, scale)
         anchor = "middle" if len(text) < 5 else anchor
         place = scale.at(tick) + (nudge if anchor != "middle" else 0.0)
-        parts.append(_text(place, y, text, anchor, "tick"))
+        parts.append(svg.text(place, y, text, anchor, "tick"))
     return parts
 
 
 def _or(value: float | None, instead: float) -> float:
     """Return a number, or another where there is none."""
     return instead if value is None or math.isnan(value) else float(value)
-
-
-def _pc(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
-
-
-def _line(x: float, top: float, bottom: float, cls: str) -> Markup:
-    return _tag("line", x1=_pc(x), x2=_pc(x), y1=top, y2=bottom, cls=cls)
-
-
-def _text(x: float, y: float, text: str, anchor: str, cls: str) -> Markup:
-    return _tag("text", [text], x=_pc(x), y=y, text_anchor=anchor, cls=cls)
-
-
-def _svg(parts: Sequence[Markup], height: float, label: str, cls: str) -> Markup:
-    known = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
-    return _tag("svg", parts, width="100%", height=height, cls=cls, **known)
-
-
-def _tag(name: str, inside: Sequence[str] = (), **attributes: Any) -> Markup:
-    said = "".join(
-        f' {key.replace("cls", "class").replace("_", "-")}="{escape(visible(str(value)))}"'
-        for key, value in attributes.items()
-    )
-    body = "".join(escape(each if isinstance(each, Markup) else visible(each)) for each in inside)
-    return Markup(f"<{name}{said}>{body}</{name}>" if body else f"<{name}{said}/>")  # noqa: S704

@@ -13,16 +13,14 @@ SANS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation S
 SERIF = '"Iowan Old Style", "Palatino Linotype", Palatino, "Noto Serif", Georgia, serif'
 MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", "Liberation Mono", monospace'
 
-CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Hues for arms, after Okabe and Ito (2008); a grey follows, and their yellow comes last."""
-
 
 @dataclass(frozen=True)
 class Palette:
     """The colours of one appearance, each as ``#rrggbb``.
 
     ``good``, ``bad`` and ``open`` are the three verdicts, each with a tint to
-    write on; ``mark`` is data that is none of them.
+    write on; ``mark`` is data that is none of them; ``series`` are those of figures
+    with several, in order.
     """
 
     paper: str
@@ -39,6 +37,7 @@ class Palette:
     bad_soft: str
     open: str
     open_soft: str
+    series: tuple[str, ...]
 
 
 LIGHT = Palette(
@@ -56,6 +55,7 @@ LIGHT = Palette(
     bad_soft="#fbe8de",
     open="#735500",
     open_soft="#f6edd2",
+    series=("#0069a8", "#b84a00", "#00805f", "#a3437c", "#8a6a00", "#2f7fae", "#5a5d66"),
 )
 
 DARK = Palette(
@@ -73,6 +73,7 @@ DARK = Palette(
     bad_soft="#42251a",
     open="#e3c062",
     open_soft="#362e16",
+    series=("#74b9e6", "#ff9a73", "#52cdae", "#e59ccb", "#e3c062", "#a9d4f0", "#a6a9b2"),
 )
 
 
@@ -89,7 +90,9 @@ def css() -> str:
 
 
 def _variables(palette: Palette) -> str:
-    return "".join(f"--{name.replace('_', '-')}:{hue};" for name, hue in asdict(palette).items())
+    hues = asdict(palette)
+    hues |= {f"s{place}": hue for place, hue in enumerate(hues.pop("series"))}
+    return "".join(f"--{name.replace('_', '-')}:{hue};" for name, hue in hues.items())
 
 
 def config(palette: Palette = LIGHT) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def config(palette: Palette = LIGHT) -> dict[str, Any]:
         "legend": {**quiet, "symbolStrokeWidth": 0, "symbolSize": 90},
         "header": quiet,
         "range": {
-            "category": [*CATEGORIES, palette.muted, "#f0e442"],
+            "category": list(palette.series),
             "ordinal": {"scheme": "blues"},
             "ramp": {"scheme": "viridis"},
             "heatmap": {"scheme": "viridis"},

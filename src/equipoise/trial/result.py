@@ -110,6 +110,7 @@ class Result:
     tasks: Mapping[str, Any] = field(default_factory=dict)
     costs: Sequence[Mapping[str, Any]] = ()
     edits: Sequence[Mapping[str, Any]] = ()
+    figures: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     sequences: Sequence[Mapping[str, Any]] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -157,6 +158,7 @@ class Result:
             "tasks": self.tasks,
             "costs": list(self.costs),
             "edits": list(self.edits) or None,
+            "figures": list(self.figures) or None,
             "notices": list(self.notices),
             "sequences": list(self.sequences) or None,
             "differs": self.differs or None,

@@ -49,6 +49,7 @@ def weigh(
         tasks={label: recipe(task) for label, task in trial.tasks.items()},
         costs=costs,
         edits=edits(trial, run),
+        figures=figures(trial, outcomes),
         notices=notices(trial),
         sequences=sequences,
         provenance=about,
@@ -84,6 +85,27 @@ def notices(trial: Trial) -> list[str]:
     """Return what every report on these subjects must say, each once."""
     found = dict.fromkeys(arm.subject.notice() for arm in trial.arms.values())
     return [notice for notice in found if notice]
+
+
+def figures(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[dict[str, Any]]:
+    """Return what the measures of each task draw, all arms in one picture."""
+    found = []
+    for task in trial.tasks:
+        if trial.is_edit(task):
+            continue
+        here = {
+            a: filled(o, trial.errors) for (a, t), o in outcomes.items() if t == task and len(o)
+        }
+        for measure in trial.measures_of(task):
+            entry = entry_of(measure)
+            name = entry.id if entry else type(measure).__name__
+            try:
+                drawn = measure.figure(here, trial.rng.child("figures", task, name))
+            except UsageError:  # the estimate beside it says why
+                continue
+            if drawn is not None:
+                found.append({"task": task, "measure": name, "figure": drawn.as_json()})
+    return found
 
 
 def summarise(

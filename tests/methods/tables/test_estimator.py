@@ -169,7 +169,7 @@ def test_bad_values_and_bad_data_are_one_sentence():
     with pytest.raises(UsageError, match="content is a list of numbers"):
         bare.fit([Unit("a", content="text", target=1)], Rng(0))
     with pytest.raises(UsageError, match="one label or number as target"):
-        bare.fit([Unit("a", content=[1.0], target=[1, 2])], Rng(0))
+        bare.fit([Unit("a", content=[1.0], target={"label": 1})], Rng(0))
 
 
 def test_trusted_pickle(tmp_path):
