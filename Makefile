@@ -21,6 +21,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.run
 	$(PIP) hypothesis pytest pytest-timeout ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml
+	$(PIP) --no-deps scikit-survival hestia-good
 	touch $@
 
 demo: $(VENV)/.run  ## Run examples/four_bit_activations.yaml on a real model.

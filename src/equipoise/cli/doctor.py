@@ -18,6 +18,9 @@ _EXTRAS = {
     "language": ("torch", "transformers", "tokenizers", "safetensors", "gguf", "accelerate"),
     "endpoints": ("openai",),
     "predictors": ("scikit-learn", "statsmodels"),
+    "conformal": ("mapie",),
+    "survival": ("lifelines",),
+    "molecules": ("rdkit", "datamol"),
     "datasets": ("datasets",),
 }
 

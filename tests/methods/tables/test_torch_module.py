@@ -7,8 +7,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from equipoise.core import HasModule, Predicts, PredictsProba, Rng, UnitError, UsageError
-from equipoise.methods.tables import Classification, Regression, TorchModule
+from equipoise.core import (
+    HasModule,
+    Predicts,
+    PredictsProba,
+    Rng,
+    Trains,
+    UnitError,
+    UsageError,
+    learnable,
+)
+from equipoise.kit.about import about
+from equipoise.kit.arrays import Examples
+from equipoise.methods.tables import Classification, Regression, TorchModule, Train
 
 LINEAR = "torch.nn:Linear"
 
@@ -152,3 +163,86 @@ def test_it_stands_a_real_task():
     units = [unit for unit in task.units(Rng(0)) if unit.split == "test"]
     outcomes = task.perform(live.with_module(module), units, Rng(0))
     assert np.mean([o.scores["correct"] for o in outcomes]) > 0.9
+
+
+def small(**given):
+    shape = {"in_features": 4, "out_features": 3}
+    return TorchModule("torch.nn:Linear", shape, scale=True, rate=0.05, steps=300, **given)
+
+
+IRIS = Classification("builtin:iris")
+KINDS = ("setosa", "versicolor", "virginica")
+
+
+def test_a_module_learns_from_a_task_as_logistic_regression_does():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    part = small(classes=KINDS, rows=64)
+    assert Trains in part.provides
+    bare = part.load(Rng(0))
+    before = bare.predict_proba(np.zeros((1, 4)))
+    learned = Train(IRIS).apply(bare, Rng(1))
+    assert np.array_equal(bare.predict_proba(np.zeros((1, 4))), before), "the control is left alone"
+    units = learnable(IRIS, Rng(1))
+    x, y = np.array([u.content for u in units]), np.array([u.target for u in units])
+    rows = np.array([unit.content for unit in IRIS.units(Rng(0)) if unit.split == "test"])
+    scaler = StandardScaler().fit(x)
+    peer = LogisticRegression(C=1e6, max_iter=5000).fit(scaler.transform(x), y)
+    alike = learned.predict(rows) == peer.predict(scaler.transform(rows))
+    assert alike.mean() > 0.93
+    assert about(learned)["curves"]["loss"][0][1] > about(learned)["curves"]["loss"][-1][1]
+    assert len(learned.learned_from) == len(units)
+
+
+def test_values_are_learned_in_their_own_unit():
+    x = np.random.default_rng(0).normal(size=(200, 2)) * [1, 100]
+    y = 1000 + 50 * x[:, 0] + 0.2 * x[:, 1]
+    arguments = {"in_features": 2, "out_features": 1}
+    part = TorchModule("torch.nn:Linear", arguments, predicts="values", scale=True, rate=0.05)
+    learned = part.load(Rng(0)).fit(Examples(x, y), Rng(0))
+    assert np.abs(learned.predict(x) - y).max() < 1.0
+    again = part.load(Rng(3)).fit(Examples(x, y), Rng(0))
+    assert np.array_equal(learned.predict(x), again.predict(x)), "the stream decides alone"
+    other = learned.fit(Examples(x, -y), Rng(0))
+    assert np.abs(other.predict(x) + y).max() < 1.0, "it learns from the start"
+
+
+def test_a_column_of_log_odds_learns_two_classes():
+    x = np.linspace(-1, 1, 100)[:, None]
+    y = np.where(x[:, 0] > 0.2, "high", "low")
+    arguments = {"in_features": 1, "out_features": 1}
+    part = TorchModule("torch.nn:Linear", arguments, classes=("low", "high"), rate=0.1)
+    learned = part.load(Rng(0)).fit(Examples(x, y), Rng(0))
+    assert (learned.predict(x) == y).mean() > 0.97
+
+
+@pytest.mark.parametrize(
+    ("given", "data", "said"),
+    [
+        (
+            {"classes": KINDS},
+            Examples(np.zeros((2, 4)), np.array(["a", "setosa"])),
+            "the class 'a'",
+        ),
+        ({"classes": KINDS}, Examples(np.zeros((2, 5)), np.array(["setosa"] * 2)), "5 features"),
+        ({"predicts": "values"}, Examples(np.zeros((2, 4)), np.array(["a", "b"])), "from numbers"),
+    ],
+)
+def test_what_cannot_be_learned_is_one_sentence(given, data, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        small(**given).load(Rng(0)).fit(data, Rng(0))
+    assert str(caught.value).count("\n") == 0
+
+
+def test_constant_features_are_no_trouble():
+    data = Examples(np.ones((30, 4)), np.array(KINDS * 10))
+    learned = small(classes=KINDS).load(Rng(0)).fit(data, Rng(0))
+    assert np.allclose(learned.predict_proba(np.ones((1, 4))), 1 / 3, atol=0.02)
+
+
+def test_parameters_are_changed_by_training():
+    changed = Train(IRIS, parameters={"steps": 1}).apply(small(classes=KINDS).load(Rng(0)), Rng(0))
+    assert changed.part.steps == 1
+    with pytest.raises(UsageError, match='no parameter "step"'):
+        Train(IRIS, parameters={"step": 1}).apply(small(classes=KINDS).load(Rng(0)), Rng(0))

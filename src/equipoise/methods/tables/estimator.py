@@ -55,6 +55,7 @@ class Estimator(Subject):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from equipoise.methods.tables import Classification
     >>> part = Estimator("LogisticRegression", scale=True, data=Classification("builtin:iris"))
     >>> part.load(Rng(0)).predict(np.array([[5.0, 3.4, 1.5, 0.2], [6.3, 3.3, 6.0, 2.5]])).tolist()

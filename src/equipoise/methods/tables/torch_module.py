@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,14 +18,23 @@ from equipoise.core import (
     PredictsProba,
     Rng,
     Subject,
+    Trains,
+    Unit,
     UnitError,
     UsageError,
+    between,
+    nearest,
     one_of,
     setting,
 )
+from equipoise.core import parameters as part_parameters
+from equipoise.kit.about import annotate
+from equipoise.kit.arrays.examples import Examples, examples
 from equipoise.kit.data.identity import content_hash
 from equipoise.kit.data.objects import named_object, source_hash
 from equipoise.kit.data.source import existing, one_line
+from equipoise.kit.torch.rows import Scaled, fit_rows
+from equipoise.kit.torch.training import Recipe
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,9 @@ class TorchModule(Subject):
 
     Class scores ``(n, classes)`` become probabilities by softmax; a single
     column is the log-odds of the second of two classes. Values are ``(n,)`` or
-    ``(n, 1)``. Without ``weights`` the module keeps those it is made with, drawn
-    from the trial's seed.
+    ``(n, 1)``. Without ``weights`` the module has those it is made with, drawn
+    from the trial's seed, and can learn: the treatment ``train`` draws them anew and
+    updates them by AdamW, on cross-entropy or squared error.
 
     Parameters
     ----------
@@ -50,6 +62,17 @@ class TorchModule(Subject):
     classes
         Labels in the order of the columns, or their number for 0, 1, 2, ...;
         needed unless it predicts values.
+    scale
+        Bring features, and values to predict, to mean 0 and variance 1 first, by the
+        training rows.
+    steps
+        Updates when it learns.
+    rate
+        Learning rate.
+    rows
+        Rows to an update.
+    weight_decay
+        Of matrices, a step.
     device
         Where it runs, such as ``cpu`` or ``cuda``.
     batch_size
@@ -68,17 +91,28 @@ class TorchModule(Subject):
     weights: str | None = setting(None)
     predicts: str = one_of("classes", "values", default="classes")
     classes: tuple[str | int, ...] | int = ()
+    scale: bool = False
+    steps: int = between(1, 100_000_000, default=1_000)
+    rate: float = between(0.0, 10.0, default=1e-3)
+    rows: int = between(1, 1_000_000, default=64)
+    weight_decay: float = between(0.0, 1.0, default=0.0)
     device: str = setting("cpu")
     batch_size: int = setting(1024, low=1, high=10**9)
 
-    provides = frozenset({HasModule, Predicts, PredictsProba})
+    # The most that a module can do; an instance narrows it to what it does.
+    provides = frozenset({HasModule, Predicts, PredictsProba, Trains})
 
     def check(self) -> None:
         labels = self.labels()
+        lacking: set[type] = {PredictsProba} if self.predicts == "values" else set()
+        if self.weights is not None:
+            lacking.add(Trains)
+            if self.scale:
+                raise UsageError("TorchModule: scale goes with a module that learns, not weights.")
+        object.__setattr__(self, "provides", type(self).provides - lacking)
         if self.predicts == "values":
             if labels:
                 raise UsageError("TorchModule: classes go with predicts: classes only.")
-            object.__setattr__(self, "provides", frozenset({HasModule, Predicts}))
         elif len(set(labels)) < max(2, len(labels)):
             raise UsageError(
                 f"TorchModule: classes must be two or more different labels in the order of the "
@@ -99,17 +133,43 @@ class TorchModule(Subject):
         return tuple(range(self.classes)) if isinstance(self.classes, int) else self.classes
 
     def load(self, rng: Rng) -> Any:
-        module = module_from(self.factory, self.arguments or {}, rng)
+        module = self._module(rng)
+        values = self.predicts == "values"
         if self.weights is not None:
             _fill(module, self.weights)
+            return (_Values if values else _Classes)(module, self.labels(), self.batch_size)
+        kind = _LearnsValues if values else _LearnsClasses
+        return kind(module, self.labels(), self.batch_size, self)
+
+    def _module(self, rng: Rng) -> torch.nn.Module:
         try:
-            module = module.to(self.device)
+            return module_from(self.factory, self.arguments or {}, rng).to(self.device)
         except (RuntimeError, AssertionError) as error:
             raise UsageError(
                 f"TorchModule: device {self.device} cannot be used ({one_line(error)})."
             ) from error
-        kind = _Values if self.predicts == "values" else _Classes
-        return kind(module, self.labels(), self.batch_size)
+
+    def trained(self, inputs: np.ndarray, targets: np.ndarray, rng: Rng) -> Any:
+        """Return a module made anew that has learned from rows, and how it went.
+
+        Parameters
+        ----------
+        inputs, targets
+            ``(n, features)`` and ``(n,)``: numbers of columns, or values.
+        rng
+            Draws weights, order of rows and dropout.
+        """
+        module = self._module(rng)
+        first = next(module.parameters(), torch.empty(0))
+        if self.scale:
+            x, y = (torch.from_numpy(np.asarray(each)).to(first) for each in (inputs, targets))
+            module = Scaled(module, x, y if self.predicts == "values" else None).to(first.device)
+        recipe = Recipe(
+            steps=self.steps, rate=self.rate, weight_decay=self.weight_decay, schedule="cosine"
+        )
+        history = fit_rows(module, inputs, targets, recipe=recipe, rng=rng, batch=self.rows,
+                           what=f"training {self.factory}")  # fmt: skip
+        return module, history
 
 
 def module_from(factory: str, arguments: Mapping[str, Any], rng: Rng) -> torch.nn.Module:
@@ -190,7 +250,9 @@ class _Live:
 
     def with_module(self, module: torch.nn.Module) -> Any:
         """Return a subject around another module, which is put into evaluation mode."""
-        return type(self)(module, self._labels, self.batch_size)
+        found = copy.copy(self)
+        found.module = module.eval()
+        return found
 
     def _forward(self, inputs: np.ndarray) -> np.ndarray:
         first = next((each for each in self.module.parameters() if each.is_floating_point()), None)
@@ -236,3 +298,56 @@ class _Classes(_Live):
             )
         found: np.ndarray = softmax(scores, axis=1)
         return found
+
+
+class _Learns(_Live):
+    """A module that can learn: from the start, whatever it has learned before."""
+
+    learned_from: frozenset[bytes] = frozenset()
+
+    def __init__(
+        self, module: torch.nn.Module, labels: tuple[Any, ...], batch_size: int, part: TorchModule
+    ) -> None:
+        super().__init__(module, labels, batch_size)
+        self.part = part
+
+    def fit(self, data: Iterable[Unit] | Examples, rng: Rng) -> Any:
+        """Return a subject whose module has learned from units: their contents and targets."""
+        found = examples(data)
+        targets = self._columns(found.targets)
+        module, history = self.part.trained(found.inputs, targets, rng)
+        made = self.with_module(module)
+        made.learned_from = frozenset(found.ids)
+        return annotate(made, notes=[history.note] if history.note else [], curves=history.curves())
+
+    def with_parameters(self, parameters: Mapping[str, Any]) -> Any:
+        """Return the same subject, untrained, with some of the part's parameters changed."""
+        known = {each.name for each in part_parameters(TorchModule)}
+        for name in parameters:
+            if name not in known:
+                raise UsageError(f'TorchModule has no parameter "{name}".{nearest(name, known)}')
+        found = copy.copy(self)
+        found.part = dataclasses.replace(self.part, **parameters)
+        return found
+
+    def _columns(self, targets: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+class _LearnsValues(_Learns, _Values):
+    def _columns(self, targets: np.ndarray) -> np.ndarray:
+        if targets.ndim != 1 or targets.dtype.kind not in "biuf":
+            raise UsageError("TorchModule: a module that predicts values learns from numbers.")
+        return targets.astype(float)
+
+
+class _LearnsClasses(_Learns, _Classes):
+    def _columns(self, targets: np.ndarray) -> np.ndarray:
+        place = {label: column for column, label in enumerate(self._labels)}
+        unknown = sorted(set(targets.tolist()) - place.keys(), key=str)
+        if unknown:
+            raise UsageError(
+                f"TorchModule: the data have the class {unknown[0]!r}, which classes do not name; "
+                f"they are {', '.join(map(repr, self._labels))}."
+            )
+        return np.array([place[label] for label in targets.tolist()], np.int64)
