@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 import textwrap
@@ -19,6 +20,7 @@ from equipoise.catalog import KINDS, Card, Entry, catalog
 from equipoise.cli.describe import describe
 from equipoise.core import Part, UsageError
 from equipoise.report.words import interval, number, seconds
+from equipoise.report.figures import panels
 from equipoise.trial.replication import WORDS
 
 
@@ -307,4 +309,17 @@ def _ledger(row: dict[str, Any], card: Card) -> list[str]:
         "value where it is held against a number.",
         "",
     ]
-    return lines
+    return lines + [line for panel in panels(row) for line in (_figure(panel), "")]
+
+
+def _figure(panel: dict[str, Any]) -> str:
+    """Return a figure as one line of HTML, which Markdown leaves alone."""
+    legend = "".join(
+        f"<li>{entry['key']}{html.escape(entry['name'])}</li>" for entry in panel["legend"]
+    )
+    title = f"{html.escape(panel['title'])} <small>{html.escape(panel['task'])}</small>"
+    caption = html.escape(panel["caption"])
+    return (
+        f'<figure class="measured"><figcaption>{title}</figcaption>'
+        f'<ul class="legend">{legend}</ul>{panel["chart"]}<p>{caption}</p></figure>'
+    )

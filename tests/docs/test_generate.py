@@ -109,6 +109,22 @@ def test_a_recorded_replication_is_shown(tmp_path):
     assert "No result of the full size" not in text
 
 
+def test_figures_of_a_replication_are_drawn_in_the_hues_of_the_report(tmp_path):
+    from equipoise.core import Figure, Series
+    from equipoise.report.theme import DARK, LIGHT
+
+    figure = Figure("Rise", "x", "y", (Series("<b>", (0, 1), (0, 1)),), "Up.")
+    row = json.loads((generate.ROOT / "replications" / "rrs.json").read_text(encoding="utf-8"))
+    row["figures"] = [{"task": "prose", "measure": "m", "figure": figure.as_json()}]
+    (tmp_path / "rrs.json").write_text(json.dumps(row), encoding="utf-8")
+    page = next(text for name, text in catalogue.pages(tmp_path).items() if "rotated" in name)
+    (line,) = [each for each in page.splitlines() if each.startswith("<figure")]
+    assert "&lt;b&gt;" in line
+    assert "<b>" not in line
+    css = (generate.ROOT / "docs" / "assets" / "extra.css").read_text(encoding="utf-8")
+    assert all(hue in css for palette in (LIGHT, DARK) for hue in palette.series)
+
+
 def test_every_command_and_option_is_on_its_page(pages):
     text = pages["reference/cli.md"]
     assert text == cli.page()
