@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,18 @@ from equipoise.core import (
     Generates,
     HasModule,
     Predicts,
+    PredictsInterval,
     PredictsProba,
+    PredictsQuantiles,
+    PredictsSet,
+    PredictsSurvival,
     Request,
     Rng,
     ScoresText,
+    Screens,
+    Subject,
+    Trains,
+    UsageError,
 )
 
 RNG = Rng(20250424)
@@ -27,9 +35,9 @@ WORDS = ("two and two", "a river", "red", "the quick brown fox")
 def work(entry: Entry, part: Any) -> Any:
     """Return what a part does with a fixed stream, as JSON with rounded numbers."""
     if entry.kind == "subject":
-        return probe(part.load(RNG))
+        return probe(part.load(RNG), type(part))
     if entry.kind == "treatment":
-        return probe(part.apply(stock_subject(type(part)), RNG))
+        return probe(part.apply(stock_subject(type(part)), RNG), type(part))
     if entry.kind == "task":
         units = list(some_units(part))
         found: list[Any] = [
@@ -87,23 +95,77 @@ def _echo(request: Request) -> str:
     return f"{text} {request.temperature} {request.top_p} {request.max_tokens} {request.n}"
 
 
-def probe(live: Any) -> Any:
-    """Return what a live subject answers to fixed questions."""
+def probe(live: Any, cls: type[Any] = Subject) -> Any:
+    """Return what a live subject answers to fixed questions; ``cls`` is of what part."""
+    live = ready(live, cls)
     found: dict[str, Any] = {}
     if isinstance(live, Generates):
         found["texts"] = [generation.texts for generation in live.generate(requests())]
     if isinstance(live, ScoresText):
         pairs = [(word, " again") for word in WORDS]
         found["log_probs"] = [score.log_probs for score in live.log_likelihood(pairs)]
-    if isinstance(live, Predicts):
-        found["predictions"] = live.predict(rows(live))
-    if isinstance(live, PredictsProba):
-        found["probabilities"] = live.predict_proba(rows(live))
+    for name, ask in questions(live).items():
+        found[name] = ask(rows(live))
+    if isinstance(live, PredictsInterval):
+        found["intervals"] = live.predict_interval(rows(live), 0.2)
+    if isinstance(live, Screens):
+        found["screened"] = _screened(live)
     if not found and isinstance(live, HasModule):
         found["state"] = {k: v.double().sum().item() for k, v in live.module.state_dict().items()}
     if not found:
         found["repr"] = type(live).__name__
     return plain(found)
+
+
+def questions(live: Any) -> dict[str, Callable[[np.ndarray], Any]]:
+    """Return the predictions of a live subject that are made row by row."""
+    found: dict[str, Callable[[np.ndarray], Any]] = {}
+    if isinstance(live, Predicts):
+        found["predictions"] = live.predict
+    if isinstance(live, PredictsProba):
+        found["probabilities"] = live.predict_proba
+    if isinstance(live, PredictsQuantiles):
+        found["quantiles"] = lambda inputs: live.predict_quantiles(inputs, (0.1, 0.5, 0.9))
+    if isinstance(live, PredictsSurvival):
+        found["survival"] = lambda inputs: live.predict_survival(inputs, np.array([0.5, 1.0, 2.0]))
+    if isinstance(live, PredictsSet):
+        found["sets"] = lambda inputs: live.predict_set(inputs, 0.2)
+    return found
+
+
+def ready(live: Any, cls: type[Any]) -> Any:
+    """Return a learner that has yet to learn as one that has learned, all others as they are."""
+    if not isinstance(live, Trains):
+        return live
+    try:
+        for ask in questions(live).values():
+            ask(rows(live))
+        if isinstance(live, PredictsInterval):
+            live.predict_interval(rows(live), 0.2)
+        if isinstance(live, Screens):
+            _screened(live)
+    except UsageError:  # as learners refuse that have not been trained
+        data = cls.tiny_examples()
+        return live.fit(_stock_examples() if data is None else data, RNG)
+    return live
+
+
+def _screened(live: Any) -> Any:
+    """Return decisions about rows: of labels, or of rows whose targets are given."""
+    asked = rows(live, 20)
+    try:
+        return live.screen(asked, None, 0.2, RNG)
+    except UsageError:
+        return live.screen(asked, asked.sum(axis=1), 0.2, RNG)
+
+
+def _stock_examples() -> Any:
+    from equipoise.kit.arrays import Examples
+
+    draw = RNG.child("examples").numpy()
+    inputs = draw.normal(size=(120, 4))
+    split = np.where(np.arange(120) < 60, "train", "calibration")
+    return Examples(inputs, inputs.sum(axis=1) + draw.normal(size=120), split)
 
 
 def requests() -> list[Request]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.checks._probe import RNG, WORDS, requests, rows
+from equipoise.checks._probe import RNG, WORDS, questions, ready, requests, rows
 from equipoise.checks._run import Case
-from equipoise.core import Generates, Predicts, ScoresText, capability_names
+from equipoise.core import Generates, ScoresText, capability_names
 
 
 def check_capabilities_exist(case: Case) -> None:
@@ -41,15 +41,14 @@ def check_empty_input_works(case: Case) -> None:
 
 
 def _questions(case: Case) -> list[tuple[Any, Any]]:
-    live = case.part.load(RNG)
+    live = ready(case.part.load(RNG), case.cls)
     found: list[tuple[Any, Any]] = []
     if isinstance(live, Generates):
         found.append((lambda asked: [g.texts for g in live.generate(asked)], requests()))
     if isinstance(live, ScoresText):
         pairs = [(word, " again") for word in WORDS]
         found.append((lambda asked: [s.log_probs for s in live.log_likelihood(asked)], pairs))
-    if isinstance(live, Predicts):
-        found.append((lambda asked: list(live.predict(asked)), rows(live)))
+    found += [(ask, rows(live)) for ask in questions(live).values()]
     return found
 
 
@@ -58,4 +57,6 @@ def _same(one: Any, two: Any) -> bool:
         return bool(one == two)
     if isinstance(one, list):
         return len(one) == len(two) and all(map(_same, one, two))
-    return bool(np.allclose(one, two, atol=1e-4))
+    if np.asarray(one).dtype.kind in "biufc":
+        return bool(np.allclose(one, two, atol=1e-4))
+    return bool(np.array_equal(one, two))

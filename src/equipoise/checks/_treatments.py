@@ -20,9 +20,9 @@ CAPABILITIES = [
 def check_control_is_left_alone(case: Case) -> None:
     """The untreated subject answers as before."""
     subject = stock_subject(case.cls)
-    before = probe(subject)
+    before = probe(subject, case.cls)
     case.part.apply(subject, RNG)
-    case.need(probe(subject) == before, "changes the subject it is given")
+    case.need(probe(subject, case.cls) == before, "changes the subject it is given")
 
 
 def check_capabilities_survive(case: Case) -> None:
@@ -44,7 +44,8 @@ def check_null_setting_is_the_identity(case: Case) -> None:
         return
     subject = stock_subject(case.cls)
     treated = null.apply(subject, RNG)
-    case.need(probe(treated) == probe(subject), "its null setting changes the subject")
+    same = probe(treated, case.cls) == probe(subject, case.cls)
+    case.need(same, "its null setting changes the subject")
 
 
 def check_held_out_data_does_not_leak(case: Case) -> None:
@@ -55,7 +56,7 @@ def check_held_out_data_does_not_leak(case: Case) -> None:
     for name, task in learnt.items():
         poisoned = dataclasses.replace(part, **{name: _Poisoned(task)})
         subject = stock_subject(case.cls)
-        clean, dirty = (probe(each.apply(subject, RNG)) for each in (part, poisoned))
+        clean, dirty = (probe(each.apply(subject, RNG), case.cls) for each in (part, poisoned))
         case.need(clean == dirty, f"test units of {name} leak into the treated subject")
 
 

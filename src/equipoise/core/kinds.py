@@ -35,6 +35,11 @@ class Subject(Part):
         """Return what every report on this subject must say, or nothing."""
         return ""
 
+    @classmethod
+    def tiny_examples(cls) -> Any:
+        """Return what the conformance checks let a learner learn from, or None for stock rows."""
+        return None
+
 
 class Treatment(Part):
     """A change to a subject; gives a new one and leaves the old one intact.
@@ -68,6 +73,11 @@ class Treatment(Part):
     @classmethod
     def tiny_subject(cls) -> Any:
         """Return the live subject the conformance checks treat, or None for a stock one."""
+        return None
+
+    @classmethod
+    def tiny_examples(cls) -> Any:
+        """Return what the conformance checks let a learner learn from, or None for stock rows."""
         return None
 
     def skeleton(self, subject: Any) -> Any:
