@@ -129,5 +129,13 @@ def _key() -> tuple[str, str]:
 
 
 def _isolation() -> tuple[str, str]:
-    path = shutil.which("bwrap")
-    return ("ok", "bubblewrap") if path else ("absent", "no bubblewrap; no part runs code yet")
+    from equipoise.core import UsageError
+    from equipoise.kit.sandbox import isolation_level
+
+    try:
+        level = isolation_level()
+    except UsageError as error:
+        return "absent", str(error)
+    if level == "none":
+        return "wrong", "none, as EQUIPOISE_ISOLATION says: programs see all that you see"
+    return "ok", f"{level}: programs run in a fresh world each"
