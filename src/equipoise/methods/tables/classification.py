@@ -22,7 +22,6 @@ from equipoise.core import (
     setting,
 )
 from equipoise.kit.arrays.examples import inputs_of
-from equipoise.kit.data.rows import kind_of
 from equipoise.kit.data.source import Source
 from equipoise.kit.data.table_task import (
     Constant,
@@ -31,6 +30,7 @@ from equipoise.kit.data.table_task import (
     leaked,
     stratified,
 )
+from equipoise.kit.data.targets import classes
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _SUM_TOLERANCE = 1e-3  # half-precision softmax over a few hundred classes stays inside
@@ -126,24 +126,7 @@ class Classification(TableTask):
         return cls("builtin:iris")
 
     def targets(self, source: Source) -> tuple[Any, ...]:
-        found = []
-        for index, row in enumerate(source.rows):
-            value = row[self.target]
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
-            if not isinstance(value, (str, int)):
-                got = "not a whole number" if isinstance(value, float) else kind_of(value)
-                raise UsageError(
-                    f'{source.at(index)}: "{self.target}" is {got}; classes are text, integers, or '
-                    f"true and false (for other numbers there is the task regression)."
-                )
-            found.append(value)
-        if len(set(found)) < 2:
-            raise UsageError(
-                f'{source.data}: "{self.target}" has one class only ({found[0]!r}); '
-                f"at least two are needed."
-            )
-        return tuple(found)
+        return classes(source, self.target, " (for other numbers there is the task regression)")
 
     def split_groups(self, keys: Sequence[str], targets: Sequence[Any]) -> list[Split]:
         if not self.stratified:

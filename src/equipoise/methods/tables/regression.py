@@ -16,14 +16,13 @@ from equipoise.core import (  # fmt: skip
     ScoreSpec,
     Unit,
     UnitError,
-    UsageError,
     between,
     setting,
 )
 from equipoise.kit.arrays.examples import inputs_of
-from equipoise.kit.data.rows import kind_of
 from equipoise.kit.data.source import Source
 from equipoise.kit.data.table_task import Constant, Recall, TableTask, leaked
+from equipoise.kit.data.targets import numbers
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,7 @@ class Regression(TableTask):
         return cls("builtin:diabetes")
 
     def targets(self, source: Source) -> tuple[Any, ...]:
-        found = []
-        for index, row in enumerate(source.rows):
-            value = row[self.target]
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise UsageError(
-                    f'{source.at(index)}: "{self.target}" is {kind_of(value)}; regression needs '
-                    f"numbers (for classes there is the task classification)."
-                )
-            if not math.isfinite(value):
-                raise UsageError(f'{source.at(index)}: "{self.target}" is not finite.')
-            found.append(float(value))
-        return tuple(found)
+        return numbers(source, self.target, " (for classes there is the task classification)")
 
     def perform(self, subject: Any, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
         """Score a shard with one call of ``predict``."""
