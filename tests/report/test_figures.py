@@ -74,7 +74,7 @@ def test_names_of_models_are_text_and_no_more():
 
 def test_nothing_to_draw_and_one_point():
     assert draw(Figure("t", "x", "y", (Series("a", (), ()),))) == ""
-    assert parts(draw(Figure("t", "x", "y", (Series("a", (1,), (2,)),))), "path s0")
+    assert parts(draw(Figure("t", "x", "y", (Series("a", (1,), (2,)),))), "point s0")
 
 
 def test_a_panel_has_a_legend_entry_a_name():

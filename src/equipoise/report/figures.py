@@ -66,7 +66,13 @@ def draw(figure: Figure) -> Markup:
         parts.append(svg.text(_LEFT - 2, space.y(tick) + 4, tick_label(tick, up), "end", "tick"))
     for tick in across.ticks:
         parts.append(
-            svg.text(space.x(tick), _ROOM + 16, tick_label(tick, across), "middle", "tick")
+            svg.text(
+                space.x(tick),
+                _ROOM + 16,
+                f"{tick:g}" if bars else tick_label(tick, across),
+                "middle",
+                "tick",
+            )
         )
     lines: list[Markup] = []  # paths know no per cent: they are drawn on 100 stretched units
     marks: list[Markup] = []
@@ -75,7 +81,7 @@ def draw(figure: Figure) -> Markup:
         if each.look == "bars":
             marks += _bars(each, space, place, turn, len(bars), wide)
             turn += 1
-        elif each.look == "points":
+        elif each.look == "points" or len(each.x) == 1:  # a line of one point is not seen
             marks += _points(each, space, place)
         else:
             lines += _line(each, space, place)
