@@ -19,8 +19,8 @@ from _generate.python import entry as described
 from equipoise.catalog import KINDS, Card, Entry, catalog
 from equipoise.cli.describe import describe
 from equipoise.core import Part, UsageError
-from equipoise.report.words import interval, number, seconds
 from equipoise.report.figures import panels
+from equipoise.report.words import interval, number, seconds
 from equipoise.trial.replication import WORDS
 
 

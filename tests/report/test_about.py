@@ -69,3 +69,9 @@ def test_the_head_says_what_was_reused():
         ("This run took", "1.0 s"),
         ("Run", "7"),
     ]
+
+
+def test_one_parameter_that_is_no_part_is_shown_as_it_is():
+    said = part({"sklearn": {"estimator": "Ridge", "parameters": {"alpha": 2}}})
+    assert said == 'sklearn(estimator=Ridge, parameters={"alpha": 2})'
+    assert part({"just": 3}) == '{"just": 3}'

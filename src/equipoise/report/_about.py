@@ -63,7 +63,9 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return clip(value, 200)
     if isinstance(value, Mapping) and len(value) == 1:
-        return part(value)
+        (inner,) = value.values()
+        if isinstance(inner, Mapping):
+            return part(value)
     return clip(json.dumps(value, ensure_ascii=False, default=str), 200)
 
 

@@ -76,8 +76,14 @@ def test_wrong_predictions_are_refused():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,target\n1,x\n2,y\n", '"target" is text; a value to predict must be a number (for classes'),
-        ("a,target\n1,true\n2,false\n", '"target" is true or false; a value to predict must be a number (for classes'),
+        (
+            "a,target\n1,x\n2,y\n",
+            '"target" is text; a value to predict must be a number (for classes',
+        ),
+        (
+            "a,target\n1,true\n2,false\n",
+            '"target" is true or false; a value to predict must be a number (for classes',
+        ),
         ("a,target\n1,1\n2,inf\n", 'line 3: "target" is not finite.'),
         ("a,target\n1,1\n2,nan\n", 'line 3: "target" is NaN; every row needs a value there.'),
     ],

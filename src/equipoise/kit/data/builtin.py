@@ -153,17 +153,15 @@ def _identifier(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-_SETS: dict[str, Callable[[str], list[Row]]] = (
-    {
-        "breast_cancer": _table,
-        "diabetes": _table,
-        "digits": _table,
-        "iris": _table,
-        "python_code": _code,
-        "python_topics": _topics,
-        "sklearn_descriptions": _descriptions,
-        "wine": _table,
-    }
-    | dict.fromkeys(PACKAGES, survival_rows)
-    | dict.fromkeys(MOLECULES, molecule_rows)
-)
+_SETS: dict[str, Callable[[str], list[Row]]] = {
+    "breast_cancer": _table,
+    "diabetes": _table,
+    "digits": _table,
+    "iris": _table,
+    "python_code": _code,
+    "python_topics": _topics,
+    "sklearn_descriptions": _descriptions,
+    "wine": _table,
+    **dict.fromkeys(PACKAGES, survival_rows),
+    **dict.fromkeys(MOLECULES, molecule_rows),
+}
