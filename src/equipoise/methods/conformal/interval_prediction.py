@@ -18,7 +18,6 @@ from equipoise.core import (
     UnitError,
     UsageError,
     between,
-    setting,
 )
 from equipoise.kit.arrays.conformal import checked_alphas
 from equipoise.kit.arrays.examples import inputs_of
@@ -82,16 +81,6 @@ class IntervalPrediction(TableTask):
     (1.0, 0.0)
     """
 
-    # Inherited fields again, in the order people give them.
-    data: str = setting()
-    target: str = "target"
-    features: tuple[str, ...] = ()
-    cluster: str | None = None
-    stratum: str | None = None
-    split: str | None = None
-    train: float = between(0.0, 0.99, default=0.5)
-    calibration: float = between(0.0, 0.99, default=0.2)
-    split_seed: int = between(0, 2**31 - 1, default=0)
     alpha: float = between(0.0, 1.0, default=0.1)
     alphas: tuple[float, ...] = ()
 

@@ -18,8 +18,6 @@ from equipoise.core import (
     Unit,
     UnitError,
     UsageError,
-    between,
-    setting,
 )
 from equipoise.kit.arrays.examples import inputs_of
 from equipoise.kit.data.source import Source
@@ -89,16 +87,6 @@ class Classification(TableTask):
     ([4.9, 3.0, 1.4, 0.2], 'setosa')
     """
 
-    # Inherited fields again, in the order people give them.
-    data: str = setting()
-    target: str = "target"
-    features: tuple[str, ...] = ()
-    cluster: str | None = None
-    stratum: str | None = None
-    split: str | None = None
-    train: float = between(0.0, 0.99, default=0.5)
-    calibration: float = between(0.0, 0.99, default=0.2)
-    split_seed: int = between(0, 2**31 - 1, default=0)
     stratified: bool = False
 
     needs = frozenset({Predicts})

@@ -16,8 +16,6 @@ from equipoise.core import (  # fmt: skip
     ScoreSpec,
     Unit,
     UnitError,
-    between,
-    setting,
 )
 from equipoise.kit.arrays.examples import inputs_of
 from equipoise.kit.data.source import Source
@@ -64,17 +62,6 @@ class Regression(TableTask):
     >>> next(iter(task.units(Rng(0)))).target
     151.0
     """
-
-    # Inherited fields again, in the order people give them.
-    data: str = setting()
-    target: str = "target"
-    features: tuple[str, ...] = ()
-    cluster: str | None = None
-    stratum: str | None = None
-    split: str | None = None
-    train: float = between(0.0, 0.99, default=0.5)
-    calibration: float = between(0.0, 0.99, default=0.2)
-    split_seed: int = between(0, 2**31 - 1, default=0)
 
     needs = frozenset({Predicts})
     scores = (
