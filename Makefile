@@ -20,7 +20,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) hypothesis pytest pytest-timeout ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml
+	$(PIP) hypothesis pytest pytest-timeout pytest-xdist ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml
 	$(PIP) --no-deps scikit-survival hestia-good
 	touch $@
 
@@ -31,7 +31,7 @@ demo: $(VENV)/.run  ## Run examples/four_bit_activations.yaml on a real model.
 	  elif [ $$code -ne 0 ]; then exit $$code; fi
 
 test: $(VENV)/.test lint  ## Lint, type-check, test, replicate quickly, build the docs.
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 	EQUIPOISE_STORE=$$(mktemp -d)/store.sqlite $(BIN)/equipoise replicate --all --quick
 	$(BIN)/python docs/generate.py && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

@@ -43,7 +43,7 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(cpu=2).seconds
+    >>> Limits(cpu=2.0).seconds
     13.0
     """
 
