@@ -7,7 +7,7 @@ the score of a row is :math:`\max(l(x) - y, y - u(x)) / \sigma(x)`, and the inte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -171,19 +171,23 @@ class Calibrated:
 
     def predict_interval(self, inputs: np.ndarray, alpha: float) -> np.ndarray:
         """Return ``(n, 2)``; infinite ends where the calibration rows are too few for alpha."""
-        (level,) = checked_alphas(alpha).tolist()
+        ends: np.ndarray = self.predict_intervals(inputs, checked_alphas(alpha).tolist())[1]
+        return ends[:, :, 0]
+
+    def predict_intervals(
+        self, inputs: np.ndarray, alphas: Sequence[float]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return points ``(n,)`` and intervals ``(n, 2, levels)``; the model is asked once."""
         inputs = np.asarray(inputs, np.float64)
         if not len(inputs):
-            return np.empty((0, 2))
-        low, high, scale = self.band(inputs, level)
-        reach = self._margin(inputs, level) * scale
-        low, high = low - reach, high + reach
-        # A band wider than alpha needs is drawn in; where its ends would cross, they meet.
-        crossed = low > high
-        if crossed.any():
-            middle = low + (high - low) / 2
-            low, high = np.where(crossed, middle, low), np.where(crossed, middle, high)
-        return np.stack([low, high], axis=1)
+            return np.empty(0), np.empty((0, 2, len(alphas)))
+        bands = [self.band(inputs, a) for a in (alphas if self.band.per_alpha else alphas[:1])]
+        low, high, _ = bands[0]
+        points = low if low is high else self.predict(inputs)
+        bands = bands if self.band.per_alpha else bands * len(alphas)
+        margins = self._margins(inputs, alphas)
+        ends = [_drawn(band, margins[place]) for place, band in enumerate(bands)]
+        return points, np.stack(ends, axis=2)
 
     def scores(self, alpha: float | None = None) -> np.ndarray:
         """Return the calibration scores; ``alpha`` counts for a subject's own quantiles only."""
@@ -201,6 +205,13 @@ class Calibrated:
             apart = low - self._targets
             np.maximum(apart, self._targets - high, out=apart)
         return finite(_WHO, apart if isinstance(scale, float) else apart / scale)
+
+    def _margins(self, inputs: np.ndarray, alphas: Sequence[float]) -> Sequence[Any]:
+        """Return how far intervals reach at each error rate: a number, or one for each row."""
+        if self._groups is None and not self.band.per_alpha:
+            found: list[float] = np.atleast_1d(conformal_quantile(self.scores(), alphas)).tolist()
+            return found
+        return [self._margin(inputs, alpha) for alpha in alphas]
 
     def _margin(self, inputs: np.ndarray, alpha: float) -> float | np.ndarray:
         scores = self.scores(alpha)
@@ -222,6 +233,21 @@ class Calibrated:
             )
         found: np.ndarray = inputs[:, place]
         return found
+
+
+def _drawn(
+    band: tuple[np.ndarray, np.ndarray, np.ndarray | float], margin: float | np.ndarray
+) -> np.ndarray:
+    """Return ``(n, 2)``: a band moved out by a margin, or in."""
+    low, high, scale = band
+    reach = margin * scale
+    low, high = low - reach, high + reach
+    # A band wider than alpha needs is drawn in; where its ends would cross, they meet.
+    crossed = low > high
+    if crossed.any():
+        middle = low + (high - low) / 2
+        low, high = np.where(crossed, middle, low), np.where(crossed, middle, high)
+    return np.stack([low, high], axis=1)
 
 
 class Retrainable(Calibrated):

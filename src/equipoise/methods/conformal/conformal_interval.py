@@ -307,8 +307,7 @@ class ConformalRegressor(
             raise NotFittedError("This ConformalRegressor is not calibrated; call conformalize.")
         levels = checked_alphas(alpha).tolist()
         X = validate_data(self, X, reset=False)
-        ends = [self._calibrated.predict_interval(X, level) for level in levels]
-        return self._inner.predict(X), np.stack(ends, axis=2)
+        return self._calibrated.predict_intervals(X, levels)
 
     @property
     def conformity_scores(self) -> np.ndarray:
