@@ -104,9 +104,9 @@ def test_writing_outside(sandbox, path):
 def test_remounting_and_new_namespaces(sandbox):
     code = (
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        "tries = {'mount': libc.mount(b'x', b'/tmp', b'tmpfs', 0, 0),\n"
+        "tries = {'mount': libc.mount(b'x', b'/sandbox', b'tmpfs', 0, 0),\n"
         "  'remount': libc.mount(None, b'/', None, 32 | 4096, None),\n"
-        "  'umount': libc.umount2(b'/proc', 2), 'chroot': libc.chroot(b'/tmp'),\n"
+        "  'umount': libc.umount2(b'/proc', 2), 'chroot': libc.chroot(b'/sandbox'),\n"
         "  'unshare': libc.unshare(0x10000000), 'setns': libc.setns(0, 0),\n"
         "  'ptrace': libc.ptrace(16, 1, 0, 0), 'clone': libc.syscall(56, 0x10000011, 0, 0, 0, 0),\n"
         "  'clone3': libc.syscall(435, 0, 0), 'bpf': libc.syscall(321, 0, 0, 0),\n"
@@ -221,7 +221,7 @@ def test_daemons_left_behind(sandbox):
 def test_nothing_stays_for_the_next_program(sandbox):
     leave = (
         "import builtins, os, json\nopen('left', 'w').write('x')\nos.environ['LEFT'] = 'x'\n"
-        "builtins.print = json.dumps = None\nos.chmod('/tmp', 0o777)"
+        "builtins.print = json.dumps = None\nos.chmod('.', 0o777)"
     )
     look = (
         "import json, os\nprint(os.listdir('.'), os.listdir('/dev/shm'), 'LEFT' in os.environ,"

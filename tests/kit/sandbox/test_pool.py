@@ -59,7 +59,7 @@ def test_a_program_does_what_it_does_outside(sandbox, tmp_path, name):
     found = sandbox.run_python(PROGRAMS[name], stdin="olleh\n")
     assert found.stdout == peer.stdout
     assert found.exit == peer.returncode
-    said = peer.stderr.decode().replace(str(tmp_path), "/tmp")
+    said = peer.stderr.decode().replace(str(tmp_path), "/sandbox")
     assert without_carets(found.stderr.decode()) == without_carets(said)
 
 
@@ -72,7 +72,7 @@ def test_arguments_files_and_environment(sandbox):
         back=["out.bin", "none"],
         environment={"A": "é"},
     )
-    assert found.text == "['x', '-y'] 8 é /tmp\n"
+    assert found.text == "['x', '-y'] 8 é /sandbox\n"
     assert found.files == {"out.bin": bytes(range(256))}
 
 
@@ -123,6 +123,13 @@ def test_modules_may_be_there_already(sandbox):
     assert cold.text == "False []\n"
 
 
+def test_the_usual_temporary_folder_is_its_own(sandbox):
+    if sys.prefix.startswith("/tmp/"):
+        pytest.skip("this Python lies in it")
+    found = sandbox.run_python("open('/tmp/a', 'w').write('b')", back=["a"])
+    assert found.files == {"a": b"b"}
+
+
 def test_folders_may_be_shown(sandbox):
     here = Path(__file__).parent
     code = f"print(open({__file__!r}).readline())"
@@ -131,9 +138,8 @@ def test_folders_may_be_shown(sandbox):
         assert "Programs in the sandbox" in shown.run_python(code).text
         written = shown.run_python(f"open({str(here / 'new')!r}, 'w')")
         assert "Read-only" in written.errors
-    for folder in ("tests", "/tmp/x"):
-        with pytest.raises(UsageError, match="absolute and not in /tmp"):
-            Sandbox("none", readable=[folder])
+    with pytest.raises(UsageError, match="is absolute, got 'tests'"):
+        Sandbox("none", readable=["tests"])
 
 
 def test_many_at_once_without_holding_up_the_loop(sandbox):

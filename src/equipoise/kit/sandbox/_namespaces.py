@@ -114,8 +114,9 @@ def new_root(readable: Iterable[str], scratch: str) -> None:
     scratch
         Where programs write; an empty folder here, over which a file system is mounted.
     """
+    readable = tuple(readable)
     mount("none", "/", None, _REC | _PRIVATE)
-    root = "/tmp"  # noqa: S108 - in a mount namespace that nobody else sees
+    root = _place(readable)
     mount("root", root, "tmpfs", NOSUID | NODEV, "size=1m,mode=755")
     for path in readable:
         _show(path, root)
@@ -124,6 +125,8 @@ def new_root(readable: Iterable[str], scratch: str) -> None:
     for folder in ("proc", "etc", "old", scratch.lstrip("/")):
         os.makedirs(f"{root}/{folder}", exist_ok=True)
     os.symlink(scratch, f"{root}/dev/shm")  # noqa: S108
+    with contextlib.suppress(FileExistsError):  # something readable lies there
+        os.symlink(scratch, f"{root}/tmp")  # noqa: S108
     for place, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{place}", f"{root}/dev/{name}")
     os.symlink("/proc/self/fd", f"{root}/dev/fd")
@@ -139,6 +142,14 @@ def new_root(readable: Iterable[str], scratch: str) -> None:
     _check(libc.umount2(b"/old", _DETACH), "leaving the old root")
     os.rmdir("/old")
     _close("/", recursive=False)
+
+
+def _place(readable: tuple[str, ...]) -> str:
+    """Return a folder to build the new root over; nothing that it shall hold lies below."""
+    for folder in ("/mnt", "/media", "/srv", "/boot", "/home", "/var", "/tmp"):  # noqa: S108
+        if os.path.isdir(folder) and not any(f"{p}/".startswith(f"{folder}/") for p in readable):
+            return folder
+    raise OSError("there is no folder to build a new root over")
 
 
 def _show(path: str, root: str) -> None:

@@ -35,7 +35,7 @@ else:  # started by its path, so that the package is not imported
     import _namespaces as ns
     import _seccomp
 
-SCRATCH = "/tmp"  # noqa: S108 - of the program alone
+SCRATCH = "/sandbox"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": SCRATCH,

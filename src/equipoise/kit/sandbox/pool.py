@@ -64,11 +64,8 @@ class Sandbox:
     ) -> None:
         self.level = isolation_level(isolation)
         for folder in readable:
-            if not os.path.isabs(folder) or os.path.normpath(folder).startswith("/tmp"):  # noqa: S108
-                raise UsageError(
-                    f"Sandbox: a readable folder is absolute and not in /tmp, which is each "
-                    f"program's own; got {folder!r}."
-                )
+            if not os.path.isabs(folder):
+                raise UsageError(f"Sandbox: a readable folder is absolute, got {folder!r}.")
         self.workers = workers or len(os.sched_getaffinity(0))
         self._given = (self.level, tuple(preload), tuple(readable))
         self._idle: queue.LifoQueue[_Zygote | None] = queue.LifoQueue()
@@ -345,5 +342,7 @@ def _bubblewrap(folders: Sequence[str]) -> list[str]:
             command += ["--ro-bind-try", folder, folder]
     for name in ("/etc/ld.so.cache", "/etc/localtime", os.path.dirname(_ZYGOTE)):
         command += ["--ro-bind-try", name, name]
-    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
+    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--tmpfs", "/sandbox"]
+    if not any(f"{each}/".startswith("/tmp/") for each in (*folders, _ZYGOTE)):  # noqa: S108
+        command += ["--symlink", "/sandbox", "/tmp"]  # noqa: S108
     return [*command, "--remount-ro", "/", "--clearenv", "--"]
