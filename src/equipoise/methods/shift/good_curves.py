@@ -175,7 +175,7 @@ class AUGOOD(_OnCurves):
         return float(curves.area(curves.values(self.kind))[0])
 
     def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
-        """Return the GOOD curve of every arm, and what the deployment weighs."""
+        """Return the GOOD curve of every arm, and what the deployment weighs; None for one point."""
         series, bars = [], None
         for arm, found in outcomes.items():
             curves = self.curves(found)
@@ -187,6 +187,8 @@ class AUGOOD(_OnCurves):
             ]
             low, high = zip(*ends, strict=True)
             x = curves.thresholds.tolist()
+            if len(x) < 2:  # one point is no curve
+                return None
             series.append(Series(arm, x, values.tolist(), low, high, look="line"))
             if curves.weighted:
                 bars = Series("share of the deployment", x, curves.weights.tolist(), look="bars")
