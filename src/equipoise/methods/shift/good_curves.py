@@ -175,7 +175,7 @@ class AUGOOD(_OnCurves):
         return float(curves.area(curves.values(self.kind))[0])
 
     def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
-        """Return the GOOD curve of every arm, and what the deployment weighs; None for one point."""
+        """Return the GOOD curve of every arm, and what the deployment weighs, if it is a curve."""
         series, bars = [], None
         for arm, found in outcomes.items():
             curves = self.curves(found)
