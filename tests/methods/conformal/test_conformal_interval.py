@@ -247,10 +247,11 @@ def test_the_untrained_learner_refuses_in_a_sentence():
             ask(np.zeros((1, 2)))
 
 
-def test_too_few_calibration_rows_give_infinite_intervals():
+def test_too_few_calibration_rows_are_refused_with_the_number_that_would_do():
     live = ConformalInterval().apply(Untrained(LinearRegression()), Rng(0))
     live = live.fit(examples_of(50, 18), Rng(0))
-    assert np.isinf(live.predict_interval(np.zeros((1, 3)), 0.05)).all()
+    with pytest.raises(UsageError, match=r"18 calibration rows are too few for alpha 0.05: .* 19 "):
+        live.predict_interval(np.zeros((1, 3)), 0.05)
     assert np.isfinite(live.predict_interval(np.zeros((1, 3)), 0.06)).all()
 
 

@@ -137,7 +137,8 @@ def test_lac_sets_by_hand():
     row = np.array([[0.5, 0.25, 0.15, 0.1]])
     assert live.predict_set(row, 0.2).tolist() == [[True, True, False, False]]
     assert live.predict_set(row, 0.5).tolist() == [[False, False, False, False]]
-    assert live.predict_set(row, 0.1).all()  # 9 rows are needed
+    with pytest.raises(UsageError, match=r"4 calibration rows are too few .* 9 are needed"):
+        live.predict_set(row, 0.1)
 
 
 def test_lac_sizes_on_known_probabilities():
@@ -170,8 +171,9 @@ def test_rows_do_not_depend_on_each_other(score):
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_too_few_calibration_rows_give_all_labels(score):
-    assert calibrated(score, 60).predict_set(drawn(5, 1)[0], 0.01).all()
+def test_too_few_calibration_rows_are_refused_with_the_number_that_would_do(score):
+    with pytest.raises(UsageError, match=r"too few for alpha 0\.01: at least 99 are needed"):
+        calibrated(score, 60).predict_set(drawn(5, 1)[0], 0.01)
 
 
 def test_a_label_not_learned_counts_as_missed():
@@ -190,7 +192,7 @@ def test_a_row_without_numbers_gets_an_empty_set():
 
 @pytest.mark.parametrize("score", SCORES)
 def test_a_learner_calibrates_itself(score):
-    task = SetPrediction("builtin:wine")
+    task = SetPrediction("builtin:wine", calibration=0.3)
     learner = ConformalSet(score).apply(Untrained(GaussianNB()), Rng(0))
     units = learnable(task, Rng(0)) + learnable(task, Rng(0), "calibration")
     live = learner.fit(units, Rng(0))

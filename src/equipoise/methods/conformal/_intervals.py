@@ -170,7 +170,7 @@ class Calibrated:
         return found
 
     def predict_interval(self, inputs: np.ndarray, alpha: float) -> np.ndarray:
-        """Return ``(n, 2)``; infinite ends where the calibration rows are too few for alpha."""
+        """Return ``(n, 2)``; too few calibration rows for alpha are refused."""
         ends: np.ndarray = self.predict_intervals(inputs, checked_alphas(alpha).tolist())[1]
         return ends[:, :, 0]
 
@@ -209,14 +209,15 @@ class Calibrated:
     def _margins(self, inputs: np.ndarray, alphas: Sequence[float]) -> Sequence[Any]:
         """Return how far intervals reach at each error rate: a number, or one for each row."""
         if self._groups is None and not self.band.per_alpha:
-            found: list[float] = np.atleast_1d(conformal_quantile(self.scores(), alphas)).tolist()
+            quantiles = conformal_quantile(self.scores(), alphas, too_small="refuse")
+            found: list[float] = np.atleast_1d(quantiles).tolist()
             return found
         return [self._margin(inputs, alpha) for alpha in alphas]
 
     def _margin(self, inputs: np.ndarray, alpha: float) -> float | np.ndarray:
         scores = self.scores(alpha)
         if self._groups is None:
-            return float(conformal_quantile(scores, alpha))
+            return float(conformal_quantile(scores, alpha, too_small="refuse"))
         margin = np.full(len(inputs), np.inf)  # a group without calibration rows
         asked = self._group(inputs)
         for group in np.intersect1d(asked, self._groups):

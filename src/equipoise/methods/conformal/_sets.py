@@ -100,19 +100,23 @@ class Calibrated:
         return found
 
     def predict_set(self, inputs: np.ndarray, alpha: float) -> np.ndarray:
-        """Return ``(n, classes)``; all labels where the calibration rows are too few for alpha."""
+        """Return ``(n, classes)``; too few calibration rows for alpha are refused."""
         (level,) = checked_alphas(alpha).tolist()
         inputs = np.asarray(inputs, np.float64)
         if not len(inputs):
             return np.empty((0, len(self.classes_)), bool)
         given = self._probabilities(inputs)
         if self.score == "lac":
-            inside: np.ndarray = -given <= conformal_quantile(self._scores, level)
+            margin = conformal_quantile(self._scores, level, too_small="refuse")
+            inside: np.ndarray = -given <= margin
             return inside
         n = len(self._given)
         rows = math.ceil(_RAPS_SHARE * n) if self.score == "raps" else n
         if rows < calibration_needed(level):
-            return np.ones(given.shape, bool)
+            raise UsageError(
+                f"{_WHO}: {self.score} calibrates on {rows:,} of {n:,} rows, too few for alpha "
+                f"{level:g}: at least {calibration_needed(level):,} are needed."
+            )
         sets: np.ndarray = self._asked(level).predict_set(_spread_out(given))[1][:, :, 0]
         return sets
 

@@ -66,7 +66,7 @@ class ConformalInterval(Treatment):
     The error rate is asked when predicting, so one calibration serves all. Around an untrained
     subject this gives a learner: put ``train`` after it, which hands it train rows to learn from
     and calibration rows to calibrate on. Around a trained one, give ``data``. Calibration rows
-    too few for :math:`\alpha` give infinite intervals.
+    too few for :math:`\alpha` are refused.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class ConformalInterval(Treatment):
         this one.
     group
         Place, from 0, of a feature whose values each get a quantile of their own (Mondrian), so
-        that every group is covered; a value without calibration rows gets infinite intervals.
+        that every group is covered; a value with too few calibration rows gets infinite intervals.
     data
         Task whose calibration rows calibrate a predictor that is trained already.
 

@@ -45,7 +45,7 @@ class ConformalSet(Treatment):
     The error rate is asked when predicting, so one calibration serves all. Around an untrained
     subject this gives a learner: put ``train`` after it, which hands it train rows to learn from
     and calibration rows to calibrate on. Around a trained one, give ``data``. Calibration rows
-    too few for :math:`\alpha` give sets of all labels.
+    too few for :math:`\alpha` are refused.
 
     ``aps``, ``raps`` and ``top_k`` are MAPIE's: they need the extra ``conformal`` and at least
     three classes. A millionth is added to every probability before, since MAPIE takes 1e-8 for
