@@ -11,7 +11,7 @@ import numpy as np
 import sklearn.base
 
 from equipoise.core import Rng, Trains, UnitError, UsageError
-from equipoise.kit.arrays.conformal import calibration_needed, checked_alphas, conformal_quantile
+from equipoise.kit.arrays.conformal import checked_alphas, conformal_quantile
 from equipoise.kit.arrays.examples import Examples
 from equipoise.kit.data.source import one_line
 from equipoise.methods.conformal._rows import LEARNS_FROM, finite, parted, untrained
@@ -112,10 +112,11 @@ class Calibrated:
             return inside
         n = len(self._given)
         rows = math.ceil(_RAPS_SHARE * n) if self.score == "raps" else n
-        if rows < calibration_needed(level):
+        needed = 1 + math.floor(max(1 / level, 1 / (1 - level)))  # as MAPIE counts
+        if rows < needed:
             raise UsageError(
                 f"{_WHO}: {self.score} calibrates on {rows:,} of {n:,} rows, too few for alpha "
-                f"{level:g}: at least {calibration_needed(level):,} are needed."
+                f"{level:g}: at least {needed:,} are needed."
             )
         sets: np.ndarray = self._asked(level).predict_set(_spread_out(given))[1][:, :, 0]
         return sets
