@@ -199,6 +199,10 @@ def test_a_learner_calibrates_itself(score):
     for kind in (Predicts, PredictsProba, PredictsSet, Trains):
         assert isinstance(live, kind)
     test = [unit for unit in task.units(Rng(0)) if unit.split == "test"]
+    if score == "raps":
+        with pytest.raises(UsageError, match="raps calibrates on 7 of 65 rows, too few"):
+            task.perform(live, test, Rng(0))
+        task = SetPrediction("builtin:wine", train=0.4, calibration=0.4, alpha=0.2)
     outcomes = task.perform(live, test, Rng(0))
     assert np.mean([outcome.scores["covered"] for outcome in outcomes]) > 0.8
     leaks = {outcome.error_kind for outcome in task.perform(live, units, Rng(0))}

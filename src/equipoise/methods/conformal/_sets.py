@@ -20,7 +20,7 @@ SetScore = Literal["lac", "aps", "raps", "top_k"]
 
 _WHO = "conformal_set"
 _LEAST = 1e-6  # added to every probability that MAPIE sees, which takes 1e-8 for nothing
-_RAPS_SHARE = 0.2  # of the calibration rows; MAPIE chooses on them how to regularize
+_RAPS_SHARE = 0.1  # of the calibration rows, on which MAPIE chooses how to penalize
 
 
 class Learner:
