@@ -57,8 +57,61 @@ def read_twice(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.fixture
+def library_desk(tmp_path, monkeypatch):
+    """The environment that the guide writes."""
+    text = (DOCS / "guide" / "environments.md").read_text()
+    fences = [(name, body) for _, name, body in FENCE.findall(text)]
+    folder = tmp_path / "mine" / "desks"
+    folder.mkdir(parents=True)
+    for path in (tmp_path / "mine", folder):
+        (path / "__init__.py").touch()
+    code = next(body for name, body in fences if name == "python" and "class LibraryDesk" in body)
+    card = next(body for name, body in fences if name == "yaml" and "parts:" in body)
+    (folder / "library_desk.py").write_text(code)
+    (folder / "library_desk.yaml").write_text(card)
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
+        del sys.modules[name]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    entry = Catalog([("mine", tmp_path / "mine")]).find("library_desk")
+    monkeypatch.setitem(catalog().entries, "library_desk", entry)
+    yield entry
+    for name in [name for name in sys.modules if name.split(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_the_environment_of_the_guide_conforms(library_desk):
+    module = importlib.import_module("mine.desks.library_desk")
+    assert doctest.testmod(module).attempted
+    assert doctest.testmod(module).failed == 0
+    for check in checks_for("task"):
+        if check.name not in ("same_seed_same_result", "import_is_silent",
+                              "global_generators_are_left_alone", "survives_storing"):  # fmt: skip
+            assert verify(library_desk, check) == "passed", check.name
+
+
+def test_an_agent_works_at_the_desk_of_the_guide(library_desk):
+    from equipoise.core import Rng
+    from equipoise.kit.language.canned import Canned
+    from equipoise.kit.language.talk import converse
+
+    task = library_desk.load()(steps=6)
+    units = list(task.units(Rng(0)))
+    renews = "<tool_call>" + json.dumps({"name": "renew", "arguments": {"title": "Emma",
+                                         "days": 7}}) + "</tool_call>"  # fmt: skip
+
+    def hasty(request):
+        return "Done." if any(m["role"] == "tool" for m in request.prompt) else renews
+
+    found = converse(task, Canned(hasty), units, Rng(0))
+    assert [outcome.scores["right"] for outcome in found] == [1.0, 0.0]
+    lost = converse(task, Canned(lambda request: renews), units, Rng(0))
+    assert {outcome.status for outcome in lost} == {"limit"}
+
+
 @pytest.mark.parametrize("text", blocks("yaml"))
-def test_every_trial_loads(text, read_twice):
+def test_every_trial_loads(text, read_twice, library_desk):
     try:
         assert loads(text).arms
     except UsageError as error:

@@ -97,10 +97,13 @@ class Talk(Protocol):
     Requests of many conversations that wait at the same moment become one
     batch for a local model, and concurrent calls for an endpoint. What is
     generated is kept: ``usage`` sums it, ``transcript`` holds the messages.
+    ``subject`` is the live subject: a task may look at how it was treated, and
+    asks it through `generate` alone.
     """
 
     usage: Usage
     transcript: list[Message]
+    subject: Any
 
     async def generate(self, request: Request) -> Generation: ...
 

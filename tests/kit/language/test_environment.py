@@ -117,6 +117,14 @@ def play(answers, user=None, **given):
 CANCEL = [("cancel", {"order": "W1", "reason": "late"})]
 
 
+def test_tools_are_described_once_and_work_on_their_own_episode():
+    one, two = Shop(), Shop()
+    (cancel, _), (other, _) = one.tools(), two.tools()
+    assert cancel.schema is other.schema
+    cancel('{"order": "W1", "reason": "late"}')
+    assert (one.orders["W1"], two.orders["W1"]) == ("cancelled", "pending")
+
+
 def test_a_dialogue_to_its_end():
     outcome, dialogue, agent = play([CANCEL, "Done.", "Bye."])
     assert (outcome.status, outcome.scores) == ("ok", {"solved": 1.0})

@@ -6,6 +6,7 @@ from equipoise.core import Request, UnitError, UsageError
 from equipoise.kit.language import generation
 from equipoise.kit.language.generation import draw
 from equipoise.kit.language.local import LanguageModel
+from equipoise.kit.language.tools import calls_in
 
 TEXTS = ["The cat", "A much longer prompt, with more to say,", "x", "The dog", "The dog", "Zz?"]
 
@@ -249,7 +250,7 @@ def test_without_a_template_messages_are_refused_in_one_sentence(tiny: LanguageM
 
 def test_tool_calls_are_read() -> None:
     text = 'Well <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call> <tool_call>{bad'
-    calls = generation._tool_calls(text)
+    calls = calls_in(text)
     assert calls == (
         {"id": "call_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}},
     )

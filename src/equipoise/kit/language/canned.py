@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from equipoise.core import Generation, Prompt, Request, TokenScores, UnitError, Usage
+from equipoise.kit.language.tools import calls_in
 
 
 def asked(prompt: Prompt) -> str:
@@ -66,7 +67,8 @@ class Constant:
 class Canned:
     """A subject with `Generates` that asks a function.
 
-    Usage counts words. An answer ends at a stop string and after
+    Usage counts words. Asked with tools, calls are JSON between ``<tool_call>`` tags, as local
+    models write them. An answer ends at a stop string and after
     ``max_tokens`` words. Each of several samples asks the function again,
     with the request's seed plus the number of the sample.
 
@@ -92,7 +94,12 @@ class Canned:
             words += count
         prompt = request.prompt
         given = prompt if isinstance(prompt, str) else " ".join(map(message_text, prompt))
-        return Generation(tuple(texts), tuple(finish), usage=Usage(len(given.split()), words))
+        usage = Usage(len(given.split()), words)
+        if not request.tools:
+            return Generation(tuple(texts), tuple(finish), usage=usage)
+        calls = tuple(map(calls_in, texts))
+        ends = tuple("tool_calls" if c else f for c, f in zip(calls, finish, strict=True))
+        return Generation(tuple(texts), ends, calls, usage=usage)
 
 
 def _cut(text: str, request: Request) -> tuple[str, str, int]:

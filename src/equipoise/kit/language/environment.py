@@ -7,6 +7,7 @@ the user is satisfied, a tool ends the episode, or a limit does.
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,14 +52,22 @@ class Environment(ABC):
 
     def tools(self) -> Iterable[Callable[..., Any] | Tool]:
         """Return the tools of this episode."""
-        found: dict[str, Any] = {}
-        for cls in reversed(type(self).__mro__):
-            found |= {n: m for n, m in vars(cls).items() if hasattr(m, "equipoise_tool")}
-        return [getattr(self, name) for name in found]
+        described = _described(type(self)).items()
+        return [each.of(getattr(self, name)) for name, each in described]
 
     @abstractmethod
     def scores(self, dialogue: Dialogue) -> Mapping[str, float]:
         """Return the scores of the episode, given all that was said and done."""
+
+
+@functools.cache
+def _described(environment: type) -> dict[str, Tool]:
+    """Return the tools of a class by attribute, described once for all its episodes."""
+    found: dict[str, Any] = {}
+    for cls in reversed(environment.__mro__):
+        found |= {n: m for n, m in vars(cls).items() if hasattr(m, "equipoise_tool")}
+    nobody: Any = object.__new__(environment)  # its methods are described, never called
+    return {name: Tool(getattr(nobody, name)) for name in found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +332,7 @@ _RULES = f"""You are a customer who writes to a service agent. Stay in this role
 - Tell only what is needed for the next step; do not tell everything at once.
 - Invent nothing: what your instruction does not say, you do not know.
 - Do not repeat the instruction; put it in your own words.
+- When you have said yes to something, wait until you are told that it is done.
 - When your goal is reached, write {STOP} and nothing else.
 
 Your instruction: """

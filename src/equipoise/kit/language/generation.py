@@ -21,9 +21,8 @@ uniform number is that close to a boundary.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +33,7 @@ from torch import Tensor
 from equipoise.core import Generation, Request, UnitError, Usage, UsageError
 from equipoise.kit.language._forward import LOGITS_AT_ONCE, Forward
 from equipoise.kit.language._prompts import Prompts
+from equipoise.kit.language.tools import calls_in
 
 _MOST_ROWS = 128  # larger batches are hardly faster and hold more memory
 _CACHE_BYTES = 2 << 30
@@ -356,7 +356,7 @@ def _check(request: Request, name: str) -> None:
 
 
 def _generation(request: Request, input_tokens: int, rows: Sequence[_Row]) -> Generation:
-    calls = [_tool_calls(row.text) if request.tools else () for row in rows]
+    calls = [calls_in(row.text) if request.tools else () for row in rows]
     finish = tuple(
         "tool_calls" if called else row.finish for row, called in zip(rows, calls, strict=True)
     )
@@ -367,20 +367,3 @@ def _generation(request: Request, input_tokens: int, rows: Sequence[_Row]) -> Ge
         log_probs=tuple(np.array(row.log_probs) for row in rows) if request.log_probs else (),
         usage=Usage(input_tokens, sum(len(row.tokens) for row in rows)),
     )
-
-
-def _tool_calls(text: str) -> tuple[Mapping[str, Any], ...]:
-    """Read calls that models write as JSON between <tool_call> tags; other text is no call."""
-    found: list[Mapping[str, Any]] = []
-    for block in text.split("<tool_call>")[1:]:
-        try:
-            written = json.loads(block.split("</tool_call>")[0])
-        except json.JSONDecodeError:
-            continue
-        for call in written if isinstance(written, list) else [written]:
-            if isinstance(call, dict) and isinstance(call.get("name"), str):
-                arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False)
-                function = {"name": call["name"], "arguments": arguments}
-                number = f"call_{len(found)}"
-                found.append({"id": number, "type": "function", "function": function})
-    return tuple(found)

@@ -93,7 +93,7 @@ async def hold(
     async def work() -> None:
         try:
             for index, unit in waiting:
-                talk = Conversation(rng_of_unit(unit), answer, hub)
+                talk = Conversation(rng_of_unit(unit), answer, hub, subject)
                 outcome = outcomes[index] = await _attempt(task, talk, unit)
                 if on_outcome is not None:
                     on_outcome(outcome)
@@ -150,18 +150,21 @@ class Conversation:
 
     ``transcript`` holds the messages of every request and the answers to them,
     in the order of asking. A request that carries on from the transcript adds
-    only what is new; any other is added whole.
+    only what is new; any other is added whole. ``subject`` is the live subject, for tasks
+    that go by how it was treated; they ask it through `generate` alone.
     """
 
-    __slots__ = ("_answer", "_asked", "_hub", "_open", "rng", "transcript", "usage")
+    __slots__ = ("_answer", "_asked", "_hub", "_open", "rng", "subject", "transcript", "usage")
 
     def __init__(
         self,
         rng: Rng,
         answer: Callable[[Request], Coroutine[Any, Any, Generation]] | None,
         hub: _Hub | None,
+        subject: Any = None,
     ) -> None:
         self.rng = rng
+        self.subject = subject
         self.usage = Usage()
         self.transcript: list[Message] = []
         self._answer = answer

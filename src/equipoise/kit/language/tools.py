@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import re
@@ -98,6 +99,12 @@ class Tool:
             "function": {"name": self.name, "description": summary, "parameters": schema},
         }
 
+    def of(self, function: Callable[..., Any]) -> Tool:
+        """Return the same tool for another function of the same parameters, made at once."""
+        found = copy.copy(self)
+        found.function = function
+        return found
+
     def __call__(self, arguments: str) -> Any:
         """Call the function with arguments as JSON; pydantic's ValidationError tells of faults."""
         found = self._model.model_validate_json(arguments)
@@ -176,6 +183,31 @@ class Toolbox:
             return Called(name, _read(text), f"Error: {error}", "refused")
         content = found if isinstance(found, str) else json.dumps(found, default=str)
         return Called(name, _read(text), content)
+
+
+def calls_in(text: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the calls that models write as JSON between ``<tool_call>`` tags, in OpenAI's shape.
+
+    Other text, and what cannot be read, is no call.
+
+    Examples
+    --------
+    >>> calls_in('<tool_call>{"name": "look", "arguments": {"order": "W1"}}</tool_call>')[0]["id"]
+    'call_0'
+    """
+    found: list[Mapping[str, Any]] = []
+    for block in text.split("<tool_call>")[1:]:
+        try:
+            written = json.loads(block.split("</tool_call>")[0])
+        except json.JSONDecodeError:
+            continue
+        for call in written if isinstance(written, list) else [written]:
+            if isinstance(call, dict) and isinstance(call.get("name"), str):
+                arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False)
+                function = {"name": call["name"], "arguments": arguments}
+                number = f"call_{len(found)}"
+                found.append({"id": number, "type": "function", "function": function})
+    return tuple(found)
 
 
 def _read(text: str) -> Mapping[str, Any]:
