@@ -17,7 +17,7 @@ from equipoise.kit.language.loop import run
 from equipoise.kit.language.talk import hold
 from equipoise.methods.language.smollm2 import SmolLM2
 
-MANY, FEW, NEW = 64, 4, 32
+MANY, FEW, NEW = 64, 3, 32
 TOPICS = ("rivers", "bread", "the moon", "chess", "bridges", "rain", "maps", "clocks")
 
 

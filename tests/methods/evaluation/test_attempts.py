@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from equipoise.core import Outcomes, Rng, UsageError
-from equipoise.methods.evaluation import pass_at_k, pass_hat_k
-from equipoise.methods.evaluation.attempts import PassAtK, PassHatK
+from equipoise.methods.evaluation import pass_at_k, pass_hat_curve, pass_hat_k
+from equipoise.methods.evaluation.attempts import PassAtK, PassHatCurve, PassHatK
 
 RNG = Rng(0)
 
@@ -130,3 +130,40 @@ def test_builds_are_units_of_their_own_in_one_cluster():
     expected = (pass_at_k(x, 2).value + pass_at_k(1 - x, 2).value) / 2
     assert found.value == pytest.approx(expected)
     assert found.clusters == 20
+
+
+def test_hand_values_of_four_attempts():
+    # Two of four: 1/2, 1/6, 0, 0. Three of four: 3/4, 1/2, 1/4, 0. Four of four: 1.
+    values = [f.value for f in pass_hat_curve([[1, 1, 0, 0], [1, 1, 0, 0]], 4).values()]
+    assert values == pytest.approx([1 / 2, 1 / 6, 0, 0])
+    values = [f.value for f in pass_hat_curve([[1, 1, 1, 0], [1, 1, 1, 1]], 4).values()]
+    assert values == pytest.approx([7 / 8, 3 / 4, 5 / 8, 1 / 2])
+
+
+def test_the_curve_is_pass_hat_k_for_every_k_and_its_figure():
+    generator = np.random.default_rng(2)
+    rows = Outcomes.of(reward=generator.random(60) < 0.7)
+    rows = replace(rows, unit=np.repeat(np.arange(15), 4), repeat=np.tile(np.arange(4), 15))
+    curve = PassHatCurve(most=4).measure(rows, RNG)
+    assert list(curve) == ["1", "2", "3", "4"]
+    for k, found in curve.items():
+        assert found == PassHatK(k=int(k)).measure(rows, RNG)
+    figure = PassHatCurve(most=4).figure({"agent": rows}, RNG)
+    line, alike = figure.series
+    assert (line.name, line.x) == ("agent", (1, 2, 3, 4))
+    assert line.low <= line.y <= line.high
+    assert alike.look == "guide"
+    assert alike.y == pytest.approx([line.y[0] ** k for k in (1, 2, 3, 4)])
+    with pytest.raises(UsageError, match="at least 4 here, got 5"):
+        PassHatCurve(most=5).measure(rows, RNG)
+
+
+def test_units_and_builds_are_told_apart_in_any_order():
+    generator = np.random.default_rng(3)
+    unit, build, repeat = (a.ravel() for a in np.mgrid[0:7, 0:2, 0:3])
+    reward = (generator.random(42) < 0.6).astype(float)
+    by_hand = np.mean([reward[(unit == u) & (build == b)].all() for u in range(7) for b in (0, 1)])
+    rows = replace(Outcomes.of(reward=reward), unit=unit, build=build, repeat=repeat)
+    shuffled = rows.take(generator.permutation(42))
+    assert PassHatK(k=3).statistic(rows) == pytest.approx(by_hand)
+    assert PassHatK(k=3).statistic(shuffled) == pytest.approx(by_hand)

@@ -22,6 +22,7 @@ _WHERE = {
     "mean": "means",
     "paired_difference": "effects",
     "pass_at_k": "attempts",
+    "pass_hat_curve": "attempts",
     "pass_hat_k": "attempts",
     "perplexity": "token_perplexity",
     "prediction_powered_mean": "_judges",

@@ -2,13 +2,13 @@ r"""pass@k, the chance that one of k attempts succeeds, and pass^k, that all do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln
 
-from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
+from equipoise.core import Estimate, Figure, Measure, Outcomes, Rng, Series, UsageError, between
 from equipoise.kit.statistics import resampling, single
 from equipoise.methods.evaluation._columns import complete, enclosing, first_score, noted, rows_of
 
@@ -90,6 +90,28 @@ def pass_hat_k(
     return _average("pass^k", _none_of(c, n, k), clusters, level, draws, rng)
 
 
+def pass_hat_curve(
+    passed: Table,
+    most: int,
+    *,
+    clusters: np.ndarray | Sequence[int] | Sequence[str] | None = None,
+    level: float = 0.95,
+    draws: int = 2000,
+    rng: Rng | None = None,
+) -> dict[int, Estimate]:
+    """Return pass^k for k from 1 to ``most``; the rest is as for `pass_hat_k`.
+
+    Examples
+    --------
+    >>> {k: found.value for k, found in pass_hat_curve([[1, 1], [0, 1]], 2).items()}
+    {1: 0.75, 2: 0.5}
+    """
+    return {
+        k: pass_hat_k(passed, k, clusters=clusters, level=level, draws=draws, rng=rng)
+        for k in range(1, most + 1)
+    }
+
+
 def _none_of(some: np.ndarray, n: np.ndarray, k: int) -> np.ndarray:
     """Return the chance that k draws without replacement from n all fall among ``some``."""
     enough = some >= k
@@ -149,17 +171,18 @@ def _by_unit(outcomes: Outcomes, name: str) -> tuple[np.ndarray, np.ndarray | No
 
     A unit that a bootstrap drew twice has each attempt twice and counts as two.
     """
-    keys = np.stack([outcomes.unit, outcomes.build, outcomes.repeat])
-    order = np.lexsort(keys[::-1])
-    same = np.all(keys[:, order[1:]] == keys[:, order[:-1]], axis=0)
+    # Whole numbers in place of tuples: bootstraps come here many thousand times.
+    subject = outcomes.unit * (int(outcomes.build.max(initial=0)) + 1) + outcomes.build
+    attempt = subject * (int(outcomes.repeat.max(initial=0)) + 1) + outcomes.repeat
+    order = np.argsort(attempt, kind="stable")
+    same = attempt[order[1:]] == attempt[order[:-1]]
     copy = np.zeros(len(order), int)
     place = np.arange(len(order))
     starts = np.concatenate([[True], ~same])
     copy[order] = place - np.maximum.accumulate(np.where(starts, place, 0))
     # Attempts with different builds are attempts by different subjects: a unit each.
-    group_keys = np.stack([outcomes.unit, outcomes.build, copy])
-    _, first, group = np.unique(group_keys, axis=1, return_index=True, return_inverse=True)
-    group = group.reshape(-1)
+    group_keys = subject * (int(copy.max(initial=0)) + 1) + copy
+    _, first, group = np.unique(group_keys, return_index=True, return_inverse=True)
     row_order = np.argsort(group, kind="stable")
     sizes = np.bincount(group)
     column = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -290,3 +313,79 @@ class PassHatK(Measure):
             "PassHatK", _by_unit(complete("PassHatK", outcomes, name)[0], name)[0], self.k
         )
         return float(_none_of(c, n, self.k).mean())
+
+
+@dataclass(frozen=True)
+class PassHatCurve(Measure):
+    r"""How pass^k falls as k grows, from a trial's repeats.
+
+    Were every unit alike, pass^k would be :math:`p^k` with :math:`p` = pass^1; units that differ
+    let it fall more slowly, because :math:`E p_i^k \geq (E p_i)^k`. Rows of the table are named
+    by k. The plain function is `pass_hat_curve`.
+
+    Parameters
+    ----------
+    most
+        Largest k; the trial needs at least as many repeats.
+    score
+        A score of zeros and ones; None is the task's first.
+    level, draws
+        Coverage of each interval, by itself, and bootstrap resamples.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> outcomes = Outcomes.of(correct=[1, 1, 0, 1])
+    >>> outcomes = replace(outcomes, unit=np.array([0, 0, 1, 1]), repeat=np.array([0, 1, 0, 1]))
+    >>> {k: found.value for k, found in PassHatCurve(most=2).measure(outcomes, Rng(0)).items()}
+    {'1': 0.75, '2': 0.5}
+    """
+
+    most: int = between(1, 1000, default=8)
+    score: str | None = None
+    level: float = between(0.5, 0.9999999, default=0.95)
+    draws: int = between(100, 100_000, default=2000)
+
+    higher_is_better = None
+
+    @classmethod
+    def tiny(cls) -> PassHatCurve:
+        """Return a short curve with few resamples."""
+        return cls(most=3, draws=300)
+
+    def simulate(self, rng: Rng) -> tuple[Outcomes, Mapping[str, float]]:
+        """Return 80 units whose chances are Beta(2, 1), for which E p^k is known."""
+        truth = {str(k): 2 / (k + 2) for k in range(1, self.most + 1)}
+        return _attempts(self.score or "correct", self.most + 3, rng), truth
+
+    def measure(self, outcomes: Outcomes, rng: Rng) -> Mapping[str, Estimate]:
+        """Return pass^k with its interval for every k."""
+        name = first_score(outcomes, self.score)
+        rows, note = complete("PassHatCurve", outcomes, name)
+        passed, clusters = _by_unit(rows, name)
+        found = pass_hat_curve(
+            passed, self.most, clusters=clusters, level=self.level, draws=self.draws, rng=rng
+        )
+        return {str(k): noted(each, note) for k, each in found.items()}
+
+    def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
+        """Return pass^k against k, an arm a line, beside p^k."""
+        series, guides = [], []
+        for arm, rows in outcomes.items():
+            curve = self.measure(rows, rng)
+            x, found = list(map(int, curve)), list(curve.values())
+            series.append(
+                Series(
+                    arm, x, [e.value for e in found], [e.low for e in found],
+                    [e.high for e in found],
+                )
+            )  # fmt: skip
+            alike = [found[0].value ** k for k in x]
+            guides.append(Series(f"{arm}, were all units alike", x, alike, look="guide"))
+        return Figure(
+            "Reliability",
+            "attempts k",
+            "chance that all k succeed",
+            [*series, *guides],
+            f"Bands are intervals at {self.level:g}; dashed lines are pass^1 to the power of k.",
+        )
