@@ -15,7 +15,8 @@ PACKAGES = ["inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "mergekit==0.1.5", "pa
 WITH_PEER = ("harness", "startup", "reading")
 ALONE = (
     "kit_statistics", "coverage", "quantized_forward", "treated_cache", "probe_pruning",
-    "fine_tuning", "conformal", "similarity_split", "sandbox", "localized",
+    "fine_tuning", "conformal", "localized", "similarity_split", "sandbox",
+    "tau_dialogues", "conversations",
 )  # fmt: skip
 IN_PEER = ("multiple_choice", "generation", "merging")
 
