@@ -119,6 +119,22 @@ def test_what_is_done_is_not_done_again(filled):
     assert f.store.done_mask(f.arm, f.task, 0, f.numbers[:0], 3).shape == (0, 3)
 
 
+def test_failures_that_are_not_the_subjects_are_told_apart(filled):
+    f = filled()
+    f.add([0, 1, 2])
+    assert f.store.outcomes(f.arm, f.task).excused is None
+    f.add([3], None, status="error", error_kind="user", error="The user said nothing.")
+    f.add([4], None, status="error", error="It broke.")
+    f.add([5], None, status="error", error_kind="timeout", error="Too slow.")
+    found = f.store.outcomes(f.arm, f.task)
+    assert found.failed.tolist() == [False] * 3 + [True] * 3
+    assert found.excused.tolist() == [False] * 3 + [True, False, False]
+    assert found.blamed.tolist() == [False] * 4 + [True] * 2
+    assert found.take(found.failed).excused.tolist() == [True, False, False]
+    f.add([3], 1.0)  # another try went well
+    assert f.store.outcomes(f.arm, f.task).excused is None
+
+
 def test_a_second_outcome_is_ignored_and_an_error_is_tried_again(filled):
     f = filled()
     f.add([0, 1, 2], 1.0)

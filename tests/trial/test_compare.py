@@ -30,6 +30,18 @@ def test_a_failed_unit_takes_the_worst_value_of_a_bounded_score():
     assert keep.tolist() == [True, False, True]
 
 
+def test_a_failure_that_is_not_the_arms_is_left_out_and_counts_as_lost():
+    failed, excused = [False, True, True, False], [False, True, False, False]
+    a = columns([1, np.nan, np.nan, 1], failed=failed, excused=excused)
+    values, keep = fill(a, "x", "worst")
+    assert keep.tolist() == [True, False, True, True]
+    assert values[2] == 0
+    b = columns([1.0, 1, 1, 0])
+    found = effect(a, b, "x", level=0.95, errors="worst", rng=RNG)
+    assert found.lost == 0.25
+    assert found.estimate.value == pytest.approx((0 - 1 + 1) / 3)
+
+
 def test_a_score_that_does_not_apply_is_no_loss_but_a_failure_on_both_sides_is():
     nan = np.nan
     gone = [False] * 3 + [True]

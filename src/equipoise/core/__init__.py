@@ -41,11 +41,12 @@ from equipoise.core.language import (
     TokenScores,
     Usage,
 )
-from equipoise.core.outcomes import Outcome, Outcomes, ScoreSpec, Split, Unit
+from equipoise.core.outcomes import EXCUSED, Outcome, Outcomes, ScoreSpec, Split, Unit
 from equipoise.core.parts import Parameter, Part, between, one_of, parameters, setting
 from equipoise.core.rng import Rng
 
 __all__ = [
+    "EXCUSED",
     "Acts",
     "Capability",
     "Embeds",

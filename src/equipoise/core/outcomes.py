@@ -13,6 +13,10 @@ from equipoise.core.language import Json, Message, Usage
 
 Split = Literal["train", "calibration", "test"]
 
+EXCUSED = ("reference", "tests", "user")
+"""Kinds of error that are not the subject's: the benchmark's reference or its tests do not work,
+or a simulated user failed. Such units are left out, in pairs, and never scored as the worst."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -112,6 +116,8 @@ class Outcomes:
         Score name to float array; NaN where a score is missing.
     failed
         Units that ended in an error.
+    excused
+        Those of them for which the subject is not to blame, or None where there are none.
     cluster, stratum
         Integer codes or None; ``strata`` names the stratum codes.
     build, repeat
@@ -134,6 +140,7 @@ class Outcomes:
     repeat: np.ndarray
     cluster: np.ndarray | None = None
     stratum: np.ndarray | None = None
+    excused: np.ndarray | None = None
     strata: tuple[str, ...] = ()
     specs: tuple[ScoreSpec, ...] = ()
     arm: str = ""
@@ -193,4 +200,10 @@ class Outcomes:
             repeat=self.repeat[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
             stratum=None if self.stratum is None else self.stratum[rows],
+            excused=None if self.excused is None else self.excused[rows],
         )
+
+    @property
+    def blamed(self) -> np.ndarray:
+        """Failed units that the subject is to blame for."""
+        return self.failed if self.excused is None else self.failed & ~self.excused

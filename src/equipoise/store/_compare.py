@@ -41,7 +41,7 @@ def _scored(columns: Outcomes, score: str) -> tuple[np.ndarray, ...]:
     values = columns.score(score)
     worst = columns.spec(score).worst
     if worst is not None:
-        values = np.where(columns.failed, worst, values)
+        values = np.where(columns.blamed, worst, values)
     kept = ~np.isnan(values)
     return columns.unit[kept], columns.build[kept], columns.repeat[kept], values[kept]
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from equipoise.core import Outcomes, ScoreSpec, UsageError, nearest
+from equipoise.core import EXCUSED, Outcomes, ScoreSpec, UsageError, nearest
 from equipoise.store import _packing as packing
 from equipoise.store._dialect import score_value
 from equipoise.store._tables import arms, covers, outcomes, runs, tasks, units
@@ -82,6 +82,9 @@ def label_of(connection: Connection, table: Any, number: int) -> str:
     return str(found)
 
 
+_FAILED = ("error", "excused")
+
+
 class _Columns:
     """Columns that grow by chunks and are joined once, one at a time."""
 
@@ -94,7 +97,8 @@ class _Columns:
         unit, build, repeat, attempt, status, scores = zip(*rows, strict=True)
         for name, column in zip(self.whole, (unit, build, repeat, attempt), strict=False):
             self.whole[name].append(np.array(column, np.int64))
-        self.whole["failed"].append(np.array([each == "error" for each in status]))
+        self.whole["failed"].append(np.array([each in _FAILED for each in status]))
+        self.whole["excused"].append(np.array([each == "excused" for each in status]))
         parsed = json.loads(f"[{','.join(scores)}]")
         names: Any = wanted if wanted is not None else {name for each in parsed for name in each}
         for name in names:
@@ -106,7 +110,7 @@ class _Columns:
         parts = self.whole.pop(name)
         if parts:
             return np.concatenate(parts)
-        return np.empty(0, bool if name == "failed" else np.int64)
+        return np.empty(0, bool if name in ("failed", "excused") else np.int64)
 
     def score(self, name: str) -> np.ndarray:
         column = np.full(self.n, np.nan)
@@ -127,13 +131,15 @@ def read_outcomes(
 ) -> Outcomes:
     """Read one arm on one task into arrays, the attempts that count only."""
     c = outcomes.c
+    blameless = (c.status == "error") & c.error_kind.in_(EXCUSED)
+    status = case((blameless, "excused"), else_=c.status)
     query = (
-        select(c.unit, c.build, c.repeat, c.attempt, c.status, c.scores)
+        select(c.unit, c.build, c.repeat, c.attempt, status, c.scores)
         .where(size_of(arm, task, builds, repeats, unit_count))
         .order_by(c.build, c.repeat, c.unit, c.attempt)
     )
     specs = specs_of(connection, task)
-    found = _Columns(("unit", "build", "repeat", "attempt", "failed"))
+    found = _Columns(("unit", "build", "repeat", "attempt", "failed", "excused"))
     for rows in chunks(connection, query):
         found.add(rows, score_names)
     unit, build, repeat = (found.column(name) for name in ("unit", "build", "repeat"))
@@ -151,10 +157,12 @@ def read_outcomes(
     else:
         names = list(score_names)
     clusters, strata, strata_names = _groups(connection, task)
+    excused = found.column("excused")[pick]
     return Outcomes(
         unit=unit,
         scores={name: found.score(name)[pick] for name in names},
         failed=found.column("failed")[pick],
+        excused=excused if excused.any() else None,
         build=build[pick],
         repeat=repeat[pick],
         cluster=None if clusters is None else clusters[unit],

@@ -31,15 +31,15 @@ class Effect:
 def fill(outcomes: Outcomes, score: str, errors: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a score's column with failures dealt with, and the mask of rows to keep.
 
-    A failed unit of a bounded score takes the worst value. A score that a
-    unit which did not fail leaves out stays missing: it does not apply there.
+    A failed unit of a bounded score takes the worst value, unless the subject is
+    not to blame. A score that a unit which did not fail leaves out stays missing:
+    it does not apply there.
     """
     values = outcomes.score(score).astype(float, copy=True)
     worst = outcomes.spec(score).worst
+    values[outcomes.failed] = np.nan
     if errors == "worst" and worst is not None:
-        values[outcomes.failed] = worst
-    else:
-        values[outcomes.failed] = np.nan
+        values[outcomes.blamed] = worst
     return values, ~np.isnan(values)
 
 

@@ -212,9 +212,9 @@ def _weigh_claim(
         value = describe(arm, score, level=level, errors=trial.errors)
     else:
         value = _value(claim.measure, filled(arm, trial.errors), level, rng)
-    failed = float(arm.failed.mean())
     bounded = arm.spec(score).worst is not None and trial.errors == "worst"
-    return judge(claim, value, 1.0 if dead else 0.0 if bounded else failed)
+    lost = arm.failed & ~arm.blamed if bounded else arm.failed
+    return judge(claim, value, 1.0 if dead else float(lost.mean()))
 
 
 def _value(measure: Measure, outcomes: Outcomes, level: float, rng: Rng) -> Estimate:

@@ -63,8 +63,8 @@ class ToolAgentUser(Task):
     were malformed, unknown, of wrong types or refused; ``steps`` of the agent.
 
     Units that ask for no change are the stratum ``unchanged``: an agent that does nothing gets
-    their database right. A customer who fails is an error of kind ``user``; with
-    ``errors: exclude`` such units are not held against the agent.
+    their database right. A customer who fails is an error of kind ``user``: such
+    units are left out and not held against the agent.
 
     Parameters
     ----------
