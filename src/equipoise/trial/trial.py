@@ -191,7 +191,7 @@ class Trial:
         Settings of the task ``edit``, which is added where an arm edits the
         module of a language model; False leaves it out.
     paper, differs
-        Of a replication: its dossier's slug, and what differs from the paper.
+        Of a replication: its paper's slug, and what differs from the paper.
     """
 
     name: str
