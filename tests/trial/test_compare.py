@@ -122,3 +122,13 @@ def test_a_pair_measure_is_asked_at_the_level_of_the_claim():
     a, b = columns([1.0, 2.0]), columns([2.0, 4.0])
     found = measure_effect(Wider(), a, b, level=0.995, errors="worst", rng=RNG)
     assert (found.estimate.low, found.estimate.high) == (-0.995, 0.995)
+
+
+def test_a_share_that_is_always_one_is_no_row_of_passes():
+    passes = describe(columns([1.0] * 20), "x", level=0.95, errors="worst")
+    assert (passes.method, passes.low < 0.9) == ("wilson", True)
+    share = ScoreSpec("x", low=0, high=1, share=True)
+    found = describe(columns([1.0] * 20, share), "x", level=0.95, errors="worst")
+    assert (found.value, found.low) == (1.0, 1.0)
+    mixed = describe(columns([1.0] * 19 + [0.98], share), "x", level=0.95, errors="worst")
+    assert mixed.low > 0.99

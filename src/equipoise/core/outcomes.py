@@ -60,6 +60,9 @@ class ScoreSpec:
         Bounds, where there are any. Failed units take the worse one.
     unit
         Unit of measure for axes and tables, such as ``"nats per token"``.
+    share
+        A share of many things, such as the coverage of a whole draw: a 1 is no pass and a 0 no
+        failure, even where every unit has one of them.
     """
 
     name: str
@@ -67,6 +70,7 @@ class ScoreSpec:
     low: float | None = None
     high: float | None = None
     unit: str = ""
+    share: bool = False
 
     @property
     def worst(self) -> float | None:
@@ -77,8 +81,8 @@ class ScoreSpec:
 
     @property
     def binary(self) -> bool:
-        """Whether the bounds are 0 and 1; the data decide if it is a proportion."""
-        return self.low == 0 and self.high == 1
+        """Whether the bounds are 0 and 1; unless it is a share, the data decide if it is a pass."""
+        return self.low == 0 and self.high == 1 and not self.share
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ class Counting(EnvironmentTask):
     def episode(self, unit):
         return Counter(unit.content)
 
-    def user(self, unit, rng):
+    def simulated_user(self, unit, rng):
         return ScriptedUser([f"Count, {int(rng.numpy().integers(1000))}."])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.core import Split, Unit, UsageError
+from equipoise.core import Split, Unit, UnitError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,32 @@ def inputs_of(units: Iterable[Unit]) -> np.ndarray:
     if found.ndim != 2:
         raise UsageError("A predictor learns from units whose content is a list of numbers.")
     return found
+
+
+def column_of(found: Any, n: int) -> np.ndarray:
+    """Return predictions for ``n`` rows as ``(n,)`` numbers.
+
+    Raises
+    ------
+    UnitError
+        Of kind ``garbage`` if they are something else.
+
+    Examples
+    --------
+    >>> column_of([[1.0], [2.0]], 2)
+    array([1., 2.])
+    """
+    try:
+        values = np.asarray(found, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UnitError("The subject predicted something other than numbers.", "garbage") from error
+    if values.shape == (n, 1):
+        values = values[:, 0]
+    if values.shape != (n,):
+        raise UnitError(
+            f"The subject gave predictions of shape {values.shape} for {n} rows.", "garbage"
+        )
+    return values
 
 
 def row_digest(unit: Unit) -> bytes:

@@ -14,8 +14,8 @@ from equipoise.kit.language.environment import DialogueLimits, Environment, User
 class EnvironmentTask(Task):
     """An agent works through episodes; each gives the scores of its environment.
 
-    Give `units`, `episode` and `user`, and declare ``scores``. An episode that a limit ended
-    keeps its scores and has the status ``limit``.
+    Give `units`, `episode` and `simulated_user`, and declare ``scores``. An episode that
+    a limit ended keeps its scores and has the status ``limit``.
 
     Parameters
     ----------
@@ -23,10 +23,13 @@ class EnvironmentTask(Task):
         Answers that the agent may give in an episode, tool calls and messages alike.
     max_tokens
         New tokens in one answer.
+    temperature
+        Of the agent.
     """
 
     steps: int = between(1, 10_000, default=30)
     max_tokens: int = between(1, 100_000, default=512)
+    temperature: float = between(0.0, 2.0, default=0.0)
 
     needs: ClassVar[frozenset[Capability]] = frozenset({Generates})
 
@@ -35,15 +38,16 @@ class EnvironmentTask(Task):
         """Return the environment of a unit, with a state of its own."""
 
     @abstractmethod
-    def user(self, unit: Unit, rng: Rng) -> User:
+    def simulated_user(self, unit: Unit, rng: Rng) -> User:
         """Return who the agent talks to; ``rng`` is the unit's own stream."""
 
     async def attempt(self, talk: Talk, unit: Unit, rng: Rng) -> Outcome:
         """Hold one dialogue and score what became of the state."""
         episode = self.episode(unit)
         limits = DialogueLimits(steps=self.steps, turns=self.steps, max_tokens=self.max_tokens)
+        user = self.simulated_user(unit, rng)
         found = await hold_dialogue(
-            talk, episode, self.user(unit, rng.child("user")), limits=limits
+            talk, episode, user, limits=limits, temperature=self.temperature
         )
         return Outcome(
             unit.id,

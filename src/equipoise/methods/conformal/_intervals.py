@@ -16,9 +16,9 @@ import sklearn.base
 
 from equipoise.core import PredictsQuantiles, Rng, Trains, UsageError
 from equipoise.kit.arrays.conformal import checked_alphas, conformal_quantile
-from equipoise.kit.arrays.examples import Examples
+from equipoise.kit.arrays.examples import Examples, column_of
 from equipoise.kit.arrays.learners import fit_estimator
-from equipoise.methods.conformal._rows import LEARNS_FROM, column, finite, parted, untrained
+from equipoise.methods.conformal._rows import LEARNS_FROM, finite, parted, untrained
 
 Score = Literal["absolute", "normalized", "quantile"]
 SCORES = ("absolute", "normalized", "quantile")
@@ -60,7 +60,7 @@ class _Point:
     def __call__(
         self, inputs: np.ndarray, alpha: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-        point = column(self._inner.predict(inputs), len(inputs))
+        point = column_of(self._inner.predict(inputs), len(inputs))
         scale = 1.0 if self._spread is None else self._spread.predict(inputs)
         return point, point, scale
 
@@ -76,7 +76,7 @@ class _Fitted:
     def __call__(
         self, inputs: np.ndarray, alpha: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-        ends = (column(each.predict(inputs), len(inputs)) for each in (self.lower, self.upper))
+        ends = (column_of(each.predict(inputs), len(inputs)) for each in (self.lower, self.upper))
         low, high = ends
         if (low > high).any():
             low, high = np.minimum(low, high), np.maximum(low, high)
@@ -291,7 +291,7 @@ def band_of(settings: Settings, inner: Any, train: Examples, rng: Rng, learner: 
         )  # fmt: skip
         return _Fitted(lower, upper)
     said = (
-        column(inner.predict(train.inputs), len(train))
+        column_of(inner.predict(train.inputs), len(train))
         if learner is None
         else _out_of_fold(learner, train, rng.child("folds"))
     )
@@ -319,7 +319,7 @@ def _out_of_fold(learner: Any, train: Examples, rng: Rng) -> np.ndarray:
     for each in range(folds):
         here = fold == each
         found = learner.fit(train.take(~here), rng.child(each)).predict(train.inputs[here])
-        said[here] = column(found, int(here.sum()))
+        said[here] = column_of(found, int(here.sum()))
     return said
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise.core import PredictsProba, Rng, UsageError
-from equipoise.kit.arrays.examples import Examples
+from equipoise.kit.arrays.examples import Examples, column_of
 from equipoise.methods.conformal._localized_p_values import label_screen, outlier_test
-from equipoise.methods.conformal._rows import LEARNS_FROM, column, finite, parted, untrained
+from equipoise.methods.conformal._rows import LEARNS_FROM, finite, parted, untrained
 
 Score = Literal["residual", "quantile", "detector"]
 SCORES = ("residual", "quantile", "detector")
@@ -86,10 +86,10 @@ def strangeness(who: str, score: Score, inner: Any, train: Examples, rng: Rng) -
                 f"{who}: the score detector needs a subject with score_samples, such as "
                 f"scikit-learn's IsolationForest; for others there are residual and quantile."
             )
-        return lambda inputs, targets: -column(found(inputs), len(inputs))
+        return lambda inputs, targets: -column_of(found(inputs), len(inputs))
     if score == "residual":
         return lambda inputs, targets: np.abs(
-            _values(who, targets) - column(inner.predict(inputs), len(inputs))
+            _values(who, targets) - column_of(inner.predict(inputs), len(inputs))
         )
     from equipoise.methods.conformal._intervals import Settings, band_of
 

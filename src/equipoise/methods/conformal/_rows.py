@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.core import Rng, Split, Task, UnitError, UsageError, learnable
+from equipoise.core import Rng, Split, Task, UsageError, learnable
 from equipoise.kit.arrays.examples import Examples, examples
 
 LEARNS_FROM: tuple[Split, ...] = ("train", "calibration")
@@ -41,21 +41,6 @@ def untrained(who: str) -> UsageError:
         f"{who} has not been trained; add the treatment train after it, or give it data if the "
         f"subject is trained already."
     )
-
-
-def column(found: Any, n: int) -> np.ndarray:
-    """Return predictions as ``(n,)`` numbers."""
-    try:
-        values = np.asarray(found, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UnitError("The subject predicted something other than numbers.", "garbage") from error
-    if values.shape == (n, 1):
-        values = values[:, 0]
-    if values.shape != (n,):
-        raise UnitError(
-            f"The subject gave predictions of shape {values.shape} for {n} rows.", "garbage"
-        )
-    return values
 
 
 def finite(who: str, values: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from equipoise.kit.arrays.conformal import (
     conformal_quantile,
     weighted_conformal_quantile,
 )
-from equipoise.kit.arrays.examples import Examples, examples, learns_from
-from equipoise.methods.conformal._rows import LEARNS_FROM, column, finite, parted, untrained
+from equipoise.kit.arrays.examples import Examples, column_of, examples, learns_from
+from equipoise.methods.conformal._rows import LEARNS_FROM, finite, parted, untrained
 from equipoise.methods.conformal._wr_weights import (
     MOST_FEATURES,
     effective_sample_size,
@@ -95,7 +95,7 @@ class Calibrated:
 
     def __init__(self, inner: Any, rows: Examples, rule: Rule) -> None:
         self.inner, self.rule = inner, rule
-        said = column(inner.predict(rows.inputs), len(rows))
+        said = column_of(inner.predict(rows.inputs), len(rows))
         self.scores = finite(rule.who, np.abs(np.asarray(rows.targets, float) - said))
         self.learned_from = frozenset(rows.ids) | getattr(inner, "learned_from", frozenset())
 
@@ -114,7 +114,7 @@ class Calibrated:
         inputs = np.asarray(inputs, np.float64)
         if not len(inputs):
             return np.empty((0, 2))
-        middle = column(self.predict(inputs), len(inputs))
+        middle = column_of(self.predict(inputs), len(inputs))
         margin = self._margin(inputs, level)
         return np.stack([middle - margin, middle + margin], axis=1)
 

@@ -21,13 +21,8 @@ from equipoise.core import (
 )
 from equipoise.kit.arrays.conformal import checked_alphas
 from equipoise.kit.statistics import bonferroni_level, single
-from equipoise.methods.conformal._columns import (
-    clusters_of,
-    complete,
-    noted,
-    share_outcomes,
-    strata_of,
-)
+from equipoise.kit.statistics.columns import clusters_of, complete, noted
+from equipoise.methods.conformal._columns import share_outcomes, strata_of
 from equipoise.methods.conformal._levels import level_of, level_score
 
 __all__ = ["CoverageCurve", "CoverageGap", "coverage_curve", "coverage_gap"]

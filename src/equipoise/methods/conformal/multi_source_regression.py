@@ -25,10 +25,10 @@ from equipoise.core import (
     setting,
 )
 from equipoise.kit.arrays import Examples
+from equipoise.kit.arrays.examples import column_of
 from equipoise.kit.data.identity import content_hash
 from equipoise.kit.progress import report
 from equipoise.kit.worlds.shifted_regression import Sources, mixed, shifted_domains
-from equipoise.methods.conformal._rows import column
 from equipoise.methods.conformal._wr_airfoil import (
     airfoil_domains,
     existing_airfoil,
@@ -241,8 +241,8 @@ def _scores(
 def _distances(fitted: Any, sources: Sources, alphas: np.ndarray) -> dict[str, float]:
     """Return how far errors are from those of calibration, and how that ranks with the gap."""
     rows = sources.learn.of("calibration")
-    errors = np.abs(rows.targets - column(fitted.predict(rows.inputs), len(rows)))
-    tests = [np.abs(y - column(fitted.predict(x), len(x))) for x, y in sources.tests]
+    errors = np.abs(rows.targets - column_of(fitted.predict(rows.inputs), len(rows)))
+    tests = [np.abs(y - column_of(fitted.predict(x), len(x))) for x, y in sources.tests]
     if not all(np.isfinite(each).all() for each in (errors, *tests)):
         raise UnitError("The subject's predictions are not finite.", "garbage")
     plain = np.array([wasserstein_1(errors, each) for each in tests])

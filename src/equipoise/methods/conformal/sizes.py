@@ -22,7 +22,8 @@ from equipoise.core import (
     one_of,
 )
 from equipoise.kit.statistics import bonferroni_level, single
-from equipoise.methods.conformal._columns import clusters_of, complete, noted, share_outcomes
+from equipoise.kit.statistics.columns import clusters_of, complete, noted
+from equipoise.methods.conformal._columns import share_outcomes
 
 __all__ = ["IntervalSize", "SetSizes", "interval_size", "set_sizes"]
 

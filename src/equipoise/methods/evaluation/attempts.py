@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from equipoise.core import Estimate, Figure, Measure, Outcomes, Rng, Series, UsageError, between
 from equipoise.kit.statistics import resampling, single
-from equipoise.methods.evaluation._columns import complete, enclosing, first_score, noted, rows_of
+from equipoise.kit.statistics.columns import complete, enclosing, first_score, noted, rows_of
 
 Table = np.ndarray | Sequence[Sequence[float]]
 

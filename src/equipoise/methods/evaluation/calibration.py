@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between, one_of
 from equipoise.kit.statistics import resampling, single
-from equipoise.methods.evaluation._columns import (
+from equipoise.kit.statistics.columns import (
     builds_of,
     clusters_of,
     complete,

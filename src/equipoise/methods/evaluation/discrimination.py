@@ -11,7 +11,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit.statistics import resampling, single
-from equipoise.methods.evaluation._columns import (
+from equipoise.kit.statistics.columns import (
     clusters_of,
     complete,
     enclosing,

@@ -9,9 +9,7 @@ import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit.statistics import effects, ratios
-from equipoise.kit.statistics.effects import paired_difference
-from equipoise.kit.statistics.ratios import log_odds_ratio, ratio
-from equipoise.methods.evaluation._columns import (
+from equipoise.kit.statistics.columns import (
     builds_of,
     clusters_of,
     first_score,
@@ -20,6 +18,8 @@ from equipoise.methods.evaluation._columns import (
     repeated,
     rows_of,
 )
+from equipoise.kit.statistics.effects import paired_difference
+from equipoise.kit.statistics.ratios import log_odds_ratio, ratio
 
 __all__ = ["LogOdds", "PairedDifference", "Ratio", "log_odds", "paired_difference", "ratio"]
 

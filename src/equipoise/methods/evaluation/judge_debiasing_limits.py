@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between, one_of
-from equipoise.methods.evaluation._columns import clusters_of, in_order, rows_of
+from equipoise.kit.statistics.columns import clusters_of, in_order, rows_of
 from equipoise.methods.evaluation._judge_worth import (
     judge_report,
     recalibrate,

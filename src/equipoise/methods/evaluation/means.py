@@ -11,8 +11,7 @@ from scipy.special import ndtri
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, ScoreSpec, UsageError, between
 from equipoise.kit.statistics import corrections, single
-from equipoise.kit.statistics.single import quantile
-from equipoise.methods.evaluation._columns import (
+from equipoise.kit.statistics.columns import (
     builds_of,
     clusters_of,
     complete,
@@ -21,6 +20,7 @@ from equipoise.methods.evaluation._columns import (
     repeated,
     rows_of,
 )
+from equipoise.kit.statistics.single import quantile
 
 __all__ = ["AccuracyByStratum", "Mean", "Quantile", "accuracy_by_stratum", "mean", "quantile"]
 

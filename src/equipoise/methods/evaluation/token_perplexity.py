@@ -16,7 +16,7 @@ import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError, between
 from equipoise.kit.statistics import single
-from equipoise.methods.evaluation._columns import builds_of, complete, noted, repeated, rows_of
+from equipoise.kit.statistics.columns import builds_of, complete, noted, repeated, rows_of
 
 Column = np.ndarray | Sequence[float]
 

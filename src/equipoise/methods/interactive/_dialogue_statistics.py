@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.core import Estimate, Outcomes, Rng, UsageError
+from equipoise.kit.statistics.columns import enclosing, in_order
 from equipoise.kit.statistics.resampling import bootstrap
 from equipoise.kit.statistics.single import proportion, wilson
 
@@ -111,7 +112,7 @@ def action_macro_f1(
         low, high = wilson(found.value * size, size, level)
         note = "All turns agree: Wilson's interval, one turn a cluster."
         return replace(found, low=low, high=high, method="wilson", note=note)
-    return _enclosing(found)
+    return enclosing(found)
 
 
 def macro_f1(hat: np.ndarray, y: np.ndarray, share: float) -> float:
@@ -162,7 +163,7 @@ def history_effect(
                          " set history: both.")  # fmt: skip
     stream = Rng(0) if rng is None else rng
     found = bootstrap(effect, (x, shown), clusters=clusters, level=level, draws=draws, rng=stream)
-    return _enclosing(found)
+    return enclosing(found)
 
 
 def effect(right: np.ndarray, shown: np.ndarray) -> float:
@@ -172,27 +173,11 @@ def effect(right: np.ndarray, shown: np.ndarray) -> float:
     return float(right[gold].mean() - right[~gold].mean())
 
 
-def _enclosing(found: Estimate) -> Estimate:
-    low, high = min(found.low, found.value), max(found.high, found.value)
-    return replace(found, low=low, high=high)
-
-
 def complete(part: str, outcomes: Outcomes, *names: str) -> tuple[Outcomes, str]:
     """Return the rows that have every score, in a fixed order, and a note on the others."""
     whole = ~np.any([np.isnan(outcomes.score(name)) for name in names], axis=0)
     if not whole.any():
         raise UsageError(f"{part}: no turn has a value for {' and '.join(names)}.")
-    rows = outcomes.take(whole)
     left = int((~whole & ~outcomes.failed).sum())
     note = f"{left} of {len(outcomes)} turns lack a score and are left out." if left else ""
-    return rows.take(np.lexsort((rows.repeat, rows.build, rows.unit))), note
-
-
-def clusters_of(rows: Outcomes) -> np.ndarray | None:
-    if rows.cluster is not None:
-        return rows.cluster
-    return rows.unit if len(np.unique(rows.unit)) < len(rows) else None
-
-
-def noted(found: Estimate, note: str) -> Estimate:
-    return replace(found, note=" ".join(filter(None, (found.note, note))))
+    return in_order(outcomes.take(whole)), note

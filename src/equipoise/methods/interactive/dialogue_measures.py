@@ -22,16 +22,15 @@ from equipoise.core import (
     between,
     one_of,
 )
+from equipoise.kit.statistics.columns import clusters_of, noted
 from equipoise.kit.statistics.single import proportion
 from equipoise.methods.interactive._dialogue_statistics import (
     action_macro_f1,
-    clusters_of,
     complete,
     effect,
     history_effect,
     joint_state_accuracy,
     macro_f1,
-    noted,
     whole,
 )
 from equipoise.methods.interactive._tooldial_text import ERRORS, NONE

@@ -24,12 +24,9 @@ from equipoise.core import (
     Generates,
     GeneratesAsync,
     Json,
-    Outcome,
     Rng,
     ScoreSpec,
     Subject,
-    Talk,
-    Task,
     Treatment,
     Unit,
     UsageError,
@@ -38,7 +35,8 @@ from equipoise.core import (
     one_of,
     setting,
 )
-from equipoise.kit.language.environment import DialogueLimits, ModelUser, User, hold_dialogue
+from equipoise.kit.language.environment import ModelUser, User
+from equipoise.kit.language.episodes import EnvironmentTask
 from equipoise.kit.language.shared import Ask, shared
 from equipoise.methods.interactive._tau.airline import Airline
 from equipoise.methods.interactive._tau.customer import Customer
@@ -53,7 +51,7 @@ _LACKS = "ToolAgentUser: domain {} needs {}; {}, or choose domain shop, which ne
 
 
 @dataclass(frozen=True)
-class ToolAgentUser(Task):
+class ToolAgentUser(EnvironmentTask):
     r"""Dialogues between an agent with tools and a simulated customer of a shop or an airline.
 
     An episode ends when the customer is satisfied, when the agent hands over to a human, or at
@@ -131,12 +129,8 @@ class ToolAgentUser(Task):
     errands: int = between(1, 6, default=3)
     traps: float = between(0.0, 1.0, default=0.2)
     attention: float = between(0.0, 1.0, default=0.9)
-    steps: int = between(1, 1000, default=30)
-    max_tokens: int = between(1, 100_000, default=512)
-    temperature: float = between(0.0, 2.0, default=0.0)
     released_search: bool = True
 
-    needs: ClassVar[frozenset[Capability]] = frozenset({Generates})
     scores: ClassVar[tuple[ScoreSpec, ...]] = (
         ScoreSpec("reward", low=0, high=1),
         ScoreSpec("database", low=0, high=1),
@@ -182,22 +176,6 @@ class ToolAgentUser(Task):
         folder = self._folder()
         yield from released(folder.cases(self.split), self._desk(), self.domain, self.split)
 
-    async def attempt(self, talk: Talk, unit: Unit, rng: Rng) -> Outcome:
-        episode = self._episode(unit)
-        dialogue = await hold_dialogue(
-            talk,
-            episode,
-            self._user(unit, rng),
-            limits=DialogueLimits(steps=self.steps, turns=self.steps, max_tokens=self.max_tokens),
-            temperature=self.temperature,
-        )
-        return Outcome(
-            unit.id,
-            dict(episode.scores(dialogue)),
-            status="ok" if dialogue.ended in ("user", "tool") else "limit",
-            output={"ended": dialogue.ended, "faults": dialogue.faults},
-        )
-
     def example(self, unit: Unit) -> tuple[str, str]:
         """Return what the customer wants and the annotated actions."""
         calls = [f"{name}({json.dumps(given)})" for name, given in unit.target["actions"]]
@@ -210,7 +188,7 @@ class ToolAgentUser(Task):
         assert self.data is not None, "check() sees to it"
         return Folder(self.data, self.domain, type(self).__name__)
 
-    def _episode(self, unit: Unit) -> Service:
+    def episode(self, unit: Unit) -> Service:
         case = Case(
             unit.content["user_id"], unit.content["instruction"],
             [(name, given) for name, given in unit.target["actions"]], unit.target["outputs"],
@@ -228,7 +206,7 @@ class ToolAgentUser(Task):
             return Retail(folder.records(), folder.policy())
         return Airline(folder.records(), folder.policy(), self.released_search)
 
-    def _user(self, unit: Unit, rng: Rng) -> User:
+    def simulated_user(self, unit: Unit, rng: Rng) -> User:
         if self.user is not None:
             return ModelUser(_ask(self.user, rng.seed), unit.content["instruction"], rng)
         return Customer(

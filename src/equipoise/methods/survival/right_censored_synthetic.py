@@ -84,8 +84,7 @@ class RightCensoredSynthetic(Task):
     needs = frozenset({Trains, PredictsInterval})
     scores = (
         ScoreSpec("relative_lpb"),
-        # No upper bound: a share of many rows that is 1 in every draw is not a row of passes.
-        ScoreSpec("lpb_coverage", low=0.0),
+        ScoreSpec("lpb_coverage", low=0.0, high=1.0, share=True),
         ScoreSpec("valid", low=0.0, high=1.0),
         ScoreSpec("mean_lpb"),
         ScoreSpec("tau", higher_is_better=None, low=0.0, high=1.0),

@@ -15,9 +15,8 @@ from equipoise.core import (  # fmt: skip
     Rng,
     ScoreSpec,
     Unit,
-    UnitError,
 )
-from equipoise.kit.arrays.examples import inputs_of
+from equipoise.kit.arrays.examples import column_of, inputs_of
 from equipoise.kit.data.source import Source
 from equipoise.kit.data.table_task import Constant, Recall, TableTask, leaked
 from equipoise.kit.data.targets import numbers
@@ -83,7 +82,7 @@ class Regression(TableTask):
         made = leaked(subject, units)
         asked = [unit for unit in units if unit.id not in made]
         if asked:
-            predictions = _values(subject.predict(inputs_of(asked)), len(asked))
+            predictions = column_of(subject.predict(inputs_of(asked)), len(asked))
             scores = regression_scores([unit.target for unit in asked], predictions)
             for row, unit in enumerate(asked):
                 made[unit.id] = _outcome(unit, {k: float(v[row]) for k, v in scores.items()})
@@ -133,17 +132,3 @@ def _outcome(unit: Unit, scores: dict[str, float]) -> Outcome:
             error=f"The subject predicted {prediction}, which is not a finite number to score.",
         )
     return Outcome(unit.id, scores, output={"prediction": prediction})
-
-
-def _values(found: Any, n: int) -> np.ndarray:
-    try:
-        values = np.asarray(found, float)
-    except (TypeError, ValueError) as error:
-        raise UnitError("The subject predicted something other than numbers.", "garbage") from error
-    if values.shape == (n, 1):
-        values = values[:, 0]
-    if values.shape != (n,):
-        raise UnitError(
-            f"The subject gave predictions of shape {values.shape} for {n} rows.", "garbage"
-        )
-    return values
