@@ -165,6 +165,14 @@ class Task(Part):
         """Return measures to report beside the mean of the first score."""
         return ()
 
+    def claimed(self) -> Measure | None:
+        """Return what a claim is about that names neither a score nor a measure.
+
+        None is the mean of the first score. A task whose first score is known to
+        be biased, such as a judge's, may give the measure that mends it.
+        """
+        return None
+
 
 class Measure(Part):
     """What outcomes let us conclude: an estimate with an interval.

@@ -214,6 +214,7 @@ class Trial:
     text: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "claims", [self._completed(claim) for claim in self.claims])
         reference = next((arm.subject for arm in self.arms.values() if arm.open), None)
         if self.edit_report is False or reference is None or EDIT in self.tasks:
             return
@@ -221,6 +222,12 @@ class Trial:
             given = self.edit_report if isinstance(self.edit_report, Mapping) else {}
             added = part("edit_report", reference=reference, **given)
             object.__setattr__(self, "tasks", {**self.tasks, EDIT: added})
+
+    def _completed(self, claim: Claim) -> Claim:
+        """Return a claim with the measure that its task prefers, where it names none."""
+        if claim.measure is not None or claim.score is not None or claim.on not in self.tasks:
+            return claim
+        return replace(claim, measure=self.tasks[claim.on].claimed())
 
     @property
     def control(self) -> str:
@@ -295,7 +302,7 @@ class Trial:
         if not self.claims:
             found.append("stop: early needs claims to stop for.")
         if any(claim.measure is not None for claim in self.claims):
-            found.append("stop: early works for claims about means; leave out `measure`.")
+            found.append("stop: early works for claims about means; name a `score`, no `measure`.")
         if any(self.builds_of(arm) > 1 for arm in self.arms):
             found.append("stop: early and builds do not go together; drop one of them.")
         return found
