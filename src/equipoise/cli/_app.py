@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "Run a trial file and say what came of it.",
     "plan": "Show what a trial would run, what is done already, and the likely cost.",
     "show": "Show a run again, or one of its units with the whole conversation.",
+    "view": "Look at trials, units and verdicts in a browser.",
     "treat": "Edit a language model and write the edited one into a folder.",
     "compare": "Compare two runs, or two arms of runs, on the units they share.",
     "report": "Write the HTML, Markdown or JUnit report of a run.",

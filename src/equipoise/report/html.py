@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from equipoise.store import Store
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write(row: Mapping[str, Any], store: Store, path: Path) -> None:
@@ -49,10 +49,10 @@ def render(row: Mapping[str, Any], store: Store) -> str:
     from equipoise.report._page import page
     from equipoise.report._units import gather
 
-    style = theme.css() + (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    style = theme.css() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             page(row),
@@ -64,7 +64,8 @@ def render(row: Mapping[str, Any], store: Store) -> str:
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates' environment: everything escaped, nothing hidden, no gap unseen."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -81,7 +82,7 @@ def _environment() -> Environment:
         return "" if value is None else value
 
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -77,16 +77,24 @@ DARK = Palette(
 )
 
 
-def css() -> str:
+def css(*, choice: bool = False) -> str:
     """Return the palettes as CSS variables, light unless the reader prefers dark.
 
-    Paper is printed on: print is always light.
+    Paper is printed on: print is always light. With ``choice`` the attribute
+    ``data-theme`` of the page, ``light`` or ``dark``, comes before the preference.
     """
     light, dark = (_variables(palette) for palette in (LIGHT, DARK))
-    return (
+    system = ":root:not([data-theme=light])" if choice else ":root"
+    rules = (
         f":root{{color-scheme:light dark;--sans:{SANS};--serif:{SERIF};--mono:{MONO};{light}}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f"@media screen and (prefers-color-scheme:dark){{{system}{{{dark}}}}}\n"
     )
+    if choice:
+        rules += (
+            ":root[data-theme=light]{color-scheme:light}\n"
+            f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
+        )
+    return rules
 
 
 def _variables(palette: Palette) -> str:

@@ -147,6 +147,16 @@ def score_value(dialect: Dialect, scores: ColumnElement[str], name: str) -> Colu
     return cast(func.replace(found, "1e999", "Infinity"), Float(53))
 
 
+def json_value(dialect: Dialect, column: ColumnElement[str], name: str) -> ColumnElement[Any]:
+    """Return what stands under a name at the top of a column of JSON text.
+
+    Text, numbers and truth values come as they are, lists and mappings as JSON text.
+    """
+    if dialect.name == "sqlite":
+        return func.json_extract(column, f'$."{name}"')
+    return func.json_extract_path_text(cast(column, JSON), name)
+
+
 def faults(connection: Connection) -> list[str]:
     """Return what is wrong with the file, as the database sees it."""
     if connection.dialect.name != "sqlite":

@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from equipoise.core import Outcomes, RunError, UsageError
 from equipoise.store import _blobs as blobs_
+from equipoise.store import _browse as browse
 from equipoise.store import _compare as compare
 from equipoise.store import _dialect as dialect
 from equipoise.store import _packing as packing
@@ -266,6 +267,23 @@ class Reader:
         query = select(*(runs.c[name] for name in names)).order_by(runs.c.id.desc())
         with self._connected() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
+
+    def browse(self, **asked: Any) -> tuple[int, list[dict[str, Any]]]:
+        """Return how many runs match, and one stretch of them with verdicts and costs.
+
+        Parameters
+        ----------
+        asked
+            ``search`` (in names, papers and questions), ``verdict``, ``status``, ``sort``,
+            ``limit`` and ``offset``.
+        """
+        with self._connected() as connection:
+            return browse.list_runs(connection, **asked)
+
+    def written(self) -> int:
+        """Return how many outcomes all runs have added: it moves whenever there are new ones."""
+        with self._connected() as connection:
+            return int(connection.execute(select(func.sum(runs.c.written))).scalar() or 0)
 
     def run(self, which: int | str = "last") -> dict[str, Any]:
         """Return a run by number, ``"last"``, or the name of a trial (its last run).

@@ -1,0 +1,92 @@
+"""Fetches the viewer's scripts and styles from npm when a wheel is built; nothing is fetched later.
+
+Each package is pinned by version and by the SHA-512 of its archive. An editable install that
+cannot reach the registry goes on without them: `equipoise view` then says what is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path("src/equipoise/viewer/static/vendor")
+LIST = Path("src/equipoise/viewer/vendored.json")
+
+
+def vendor(root: Path) -> None:
+    """Fetch, check and unpack what is not there yet in its pinned version."""
+    wanted = json.loads((root / LIST).read_text(encoding="utf-8"))
+    folder = root / FOLDER
+    stamp = folder / "vendored.json"
+    if stamp.exists() and json.loads(stamp.read_text(encoding="utf-8")) == wanted:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, package in wanted.items():
+        _unpack(name, package, _fetch(name, package), folder)
+    stamp.write_text(json.dumps(wanted), encoding="utf-8")
+
+
+def _fetch(name: str, package: dict[str, Any]) -> bytes:
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
+    address = f"{registry}/{name}/-/{name}-{package['version']}.tgz"
+    with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - the registry's
+        data: bytes = answer.read()
+    found = base64.b64encode(hashlib.sha512(data).digest()).decode()
+    if found != package["sha512"]:
+        raise ValueError(f"{name} {package['version']}: the archive is not the pinned one.")
+    return data
+
+
+def _unpack(name: str, package: dict[str, Any], data: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive.getmembers():
+            path = member.name.removeprefix("package/")
+            target = next(
+                (
+                    to + path.removeprefix(at)
+                    for at, to in package["files"].items()
+                    if _under(path, at)
+                ),
+                None,
+            )
+            content = archive.extractfile(member) if target else None
+            if target is None or content is None:
+                continue
+            if ".." in Path(target).parts:
+                raise ValueError(f"{name}: the archive leaves its folder.")
+            file = folder / target
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content.read())
+            if file.suffix in (".js", ".css"):
+                packed = gzip.compress(file.read_bytes(), 9, mtime=0)
+                file.with_name(file.name + ".gz").write_bytes(packed)
+
+
+def _under(path: str, at: str) -> bool:
+    return path == at or (at.endswith("/") and path.startswith(at) and path.endswith(".woff2"))
+
+
+class VendorHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Runs `vendor` before a wheel is put together."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        try:
+            vendor(Path(self.root))
+        except OSError as error:
+            if version != "editable":
+                raise
+            self.app.display_warning(f"The viewer's scripts could not be fetched: {error}.")
+
+
+if __name__ == "__main__":
+    vendor(Path(__file__).parent)

@@ -1,0 +1,43 @@
+"use strict";
+
+// Dark or light: the system's choice until the reader makes one.
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-theme-switch]")) return;
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const next = (root.dataset.theme || system) === "dark" ? "light" : "dark";
+  root.dataset.theme = next;
+  localStorage.setItem("equipoise-theme", next);
+});
+
+// Keys: / searches, n and p turn pages, j and k walk through rows.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const find = { "/": "[data-find]", n: "[data-next]", p: "[data-previous]" }[event.key];
+  const target = find && document.querySelector(find);
+  if (target) {
+    event.preventDefault();
+    if (event.key === "/") target.focus();
+    else target.click();
+    return;
+  }
+  if (event.key === "j" || event.key === "k") {
+    const rows = [...document.querySelectorAll("main tbody a[href], main details.unit > summary")];
+    if (!rows.length) return;
+    const at = rows.indexOf(document.activeElement);
+    const to = event.key === "j" ? Math.min(at + 1, rows.length - 1) : Math.max(at - 1, 0);
+    rows[to].focus();
+  }
+});
+
+// A running trial tells how far it is; the browser asks again by itself when the line drops.
+for (const place of document.querySelectorAll("[data-live]")) {
+  const stream = new EventSource(place.dataset.live);
+  stream.addEventListener("progress", (event) => { place.innerHTML = event.data; });
+  stream.addEventListener("ended", () => { stream.close(); location.reload(); });
+  addEventListener("pagehide", () => stream.close());
+}

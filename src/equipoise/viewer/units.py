@@ -1,0 +1,5 @@
+"""Under way."""
+
+from fastapi import APIRouter
+
+router = APIRouter()
