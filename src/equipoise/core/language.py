@@ -76,7 +76,8 @@ class Generation:
     """The answer to one `Request`; each tuple has one entry a sample.
 
     ``finish`` is ``"stop"``, ``"length"`` or ``"tool_calls"``; ``log_probs``
-    holds a float array a sample when they were asked for.
+    holds a float array a sample when they were asked for, and ``tokens`` the text
+    of each of these tokens where it is known.
     """
 
     texts: tuple[str, ...]
@@ -84,6 +85,7 @@ class Generation:
     tool_calls: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     log_probs: tuple[np.ndarray, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    tokens: tuple[tuple[str, ...], ...] = ()
 
     @property
     def text(self) -> str:

@@ -1,17 +1,31 @@
-"""What a page about many runs asks of a store."""
+"""What pages ask of a store: lists of runs, and a score of every unit."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, and_, cast, func, or_, select
+import numpy as np
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 
 from equipoise.core import UsageError, nearest
 from equipoise.store import _packing as packing
-from equipoise.store._dialect import json_value
-from equipoise.store._tables import runs
+from equipoise.store import _read as read
+from equipoise.store._dialect import json_value, score_value
+from equipoise.store._tables import outcomes, runs, units
 
 SORTS = ("newest", "oldest", "name", "outcomes")
 
@@ -83,3 +97,103 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitScores:
+    """One arm's score of each unit it was asked, over builds and repeats, ordered by unit.
+
+    Parameters
+    ----------
+    unit
+        Unit numbers, shape ``(n,)``.
+    value
+        Mean of the score over the outcomes that did not fail; NaN where there is none.
+    failed
+        Outcomes that failed.
+    kind
+        Kind of error of one that failed, or None.
+    """
+
+    unit: np.ndarray
+    value: np.ndarray
+    failed: np.ndarray
+    kind: np.ndarray
+
+
+def unit_scores(
+    connection: Connection, which: ColumnElement[bool], score: str, latest: ColumnElement[bool]
+) -> UnitScores:
+    """Read one score of an arm on a task, a row a unit; the database adds up."""
+    c = outcomes.c
+    value = score_value(connection.dialect, c.scores, score)
+    failed = case((c.status == "error", 1), else_=0)
+    query = (
+        select(
+            c.unit,
+            func.avg(case((c.status != "error", value))),
+            func.sum(failed),
+            func.max(case((c.status == "error", func.coalesce(c.error_kind, "error")))),
+        )
+        .where(which, latest)
+        .group_by(c.unit)
+        .order_by(c.unit)
+    )
+    rows = [row for part in read.chunks(connection, query) for row in part]
+    unit, mean, errors, kind = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return UnitScores(
+        np.array(unit, np.int64),
+        np.array(mean, float),
+        np.array(errors, np.int64),
+        np.array(kind, object),
+    )
+
+
+def units_like(
+    connection: Connection, task: int, *, stratum: str = "", cluster: str = "", name: str = ""
+) -> np.ndarray:
+    """Return the numbers of a task's units in a stratum or cluster, or with a part of an id."""
+    c = units.c
+    asked = [c.task == task]
+    for column, said in ((c.stratum, stratum), (c.cluster, cluster)):
+        if said:
+            asked.append(column == packing.text(said))
+    if name:
+        asked.append(c.unit.like(f"%{_escaped(packing.text(name))}%", escape="\\"))
+    rows = connection.execute(select(c.number).where(*asked).order_by(c.number)).scalars()
+    return np.fromiter(rows, np.int64)
+
+
+def units_named(connection: Connection, task: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Return id, cluster, stratum, content and target of some units, in the order asked."""
+    c = units.c
+    found: dict[int, dict[str, Any]] = {}
+    query = select(c.number, c.unit, c.cluster, c.stratum, c.content, c.target)
+    for row in connection.execute(query.where(c.task == task, c.number.in_(numbers))).mappings():
+        content, target = packing.unpack(row["content"]), packing.unpack(row["target"])
+        found[row["number"]] = {**row, "content": content, "target": target}
+    return [found[number] for number in numbers if number in found]
+
+
+def strata(connection: Connection, task: int, most: int = 200) -> list[str]:
+    """Return the names of a task's strata, at most so many."""
+    c = units.c
+    query = select(c.stratum).where(c.task == task, c.stratum.is_not(None)).distinct()
+    return list(connection.execute(query.order_by(c.stratum).limit(most)).scalars())
+
+
+def texts(
+    connection: Connection, arm: int, task: int, size: int
+) -> Iterator[list[tuple[int, int, int, int, Any, str | None]]]:
+    """Yield build, repeat, unit, attempt, output and error of an arm's outcomes."""
+    c = outcomes.c
+    query = select(c.build, c.repeat, c.unit, c.attempt, c.output, c.error)
+    for rows in read.chunks(connection, query.where(c.arm == arm, c.task == task), size):
+        yield [(*row[:4], packing.unpack(row[4]), row[5]) for row in rows]
+
+
+def count(connection: Connection, arm: int, task: int) -> int:
+    """Return how many outcomes an arm has on a task, every attempt counted."""
+    c = outcomes.c
+    query = select(func.count()).where(c.arm == arm, c.task == task)
+    return int(connection.execute(query).scalar() or 0)

@@ -18,7 +18,7 @@ from equipoise.viewer.library import Library
 from equipoise.viewer.pages import refusal
 from equipoise.viewer.security import Guard
 
-ROOMS = ("static", "trials", "trial", "units", "catalogue", "compare", "live", "downloads")
+ROOMS = ("static", "trials", "trial", "units", "unit", "catalogue", "compare", "live", "downloads")
 """Modules with a router each."""
 
 

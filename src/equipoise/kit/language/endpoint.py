@@ -213,7 +213,7 @@ class Endpoint:
         choices = found.get("choices")
         if not isinstance(choices, list) or not choices:
             raise UnitError(f"{self.host} answered without choices.", "garbage")
-        texts, finish, calls, scores = [], [], [], []
+        texts, finish, calls, scores, tokens = [], [], [], [], []
         for choice in choices[: request.n]:
             made = choice if isinstance(choice, dict) else {}
             message = made.get("message") if chat else made
@@ -227,12 +227,14 @@ class Endpoint:
             calls.append(tuple(called))
             if request.log_probs:
                 scores.append(self._log_probs(made.get("logprobs"), chat))
+                tokens.append(_tokens(made["logprobs"], chat))
         return Generation(
             tuple(texts),
             tuple(finish),
             tuple(calls) if any(calls) else (),
             tuple(scores),
             self._usage(found.get("usage")),
+            tuple(tokens),
         )
 
     def _text(self, content: Any) -> str:
@@ -379,7 +381,15 @@ def _joined(one: Generation, more: Generation) -> Generation:
         calls,
         one.log_probs + more.log_probs,
         one.usage + more.usage,
+        one.tokens + more.tokens,
     )
+
+
+def _tokens(found: Mapping[str, Any], chat: bool) -> tuple[str, ...]:
+    """Return the text of each token that a log-probability is of."""
+    if chat:
+        return tuple(str(token.get("token", "")) for token in found["content"])
+    return tuple(map(str, found.get("tokens") or ()))
 
 
 def _message_of(body: Any) -> str:

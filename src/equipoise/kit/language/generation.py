@@ -122,6 +122,7 @@ class _Row:
     finish: str = ""
     text: str = ""
     before: tuple[int, ...] = ()
+    pieces: tuple[str, ...] = ()
     uniform: np.random.Generator | None = None
 
     def __post_init__(self) -> None:
@@ -158,6 +159,13 @@ class _Row:
 
     def _end(self, finish: str, tokens: Sequence[int], by: Prompts) -> None:
         text = by.decode(tokens, self.before)
+        if self.asked.log_probs:
+            ids = [*self.before, *self.tokens]
+            at = len(self.before)
+            self.pieces = tuple(
+                by.decode([token], ids[max(0, place - _BEFORE) : place])
+                for place, token in enumerate(self.tokens, at)
+            )
         cuts = [text.find(stop) for stop in self.asked.stop if stop in text]
         self.finish = "stop" if cuts else finish
         self.text = text[: min(cuts)] if cuts else text
@@ -365,5 +373,6 @@ def _generation(request: Request, input_tokens: int, rows: Sequence[_Row]) -> Ge
         finish=finish,
         tool_calls=tuple(calls) if request.tools else (),
         log_probs=tuple(np.array(row.log_probs) for row in rows) if request.log_probs else (),
+        tokens=tuple(row.pieces for row in rows) if request.log_probs else (),
         usage=Usage(input_tokens, sum(len(row.tokens) for row in rows)),
     )

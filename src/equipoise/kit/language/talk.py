@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar, cast
@@ -190,14 +190,15 @@ class Conversation:
             raise
         self.usage = self.usage + generation.usage
         for sample, place in enumerate(places):
-            place |= answer_message(generation, sample)
+            place |= answer_message(generation, sample) | _log_probs(generation, sample)
         return generation
 
     def _note(self, request: Request) -> list[dict[str, Any]]:
         said = as_messages(request.prompt)
         known = len(self.transcript)
         if known > len(said) or any(
-            old is not new and old != new for old, new in zip(self.transcript, said, strict=False)
+            old is not new and _said(old) != _said(new)
+            for old, new in zip(self.transcript, said, strict=False)
         ):
             known = 0
         self.transcript.extend(said[known:])
@@ -387,3 +388,17 @@ def answer_message(generation: Generation, sample: int = 0) -> dict[str, Any]:
     if len(generation.tool_calls) > sample and generation.tool_calls[sample]:
         message["tool_calls"] = list(generation.tool_calls[sample])
     return message
+
+
+def _log_probs(generation: Generation, sample: int) -> dict[str, Any]:
+    """Return the log-probability of each token of an answer, as chat endpoints give them."""
+    if len(generation.log_probs) <= sample or len(generation.tokens) <= sample:
+        return {}
+    pairs = zip(generation.tokens[sample], generation.log_probs[sample].tolist(), strict=False)
+    found = [{"token": token, "logprob": round(value, 4)} for token, value in pairs]
+    return {"logprobs": {"content": found}}
+
+
+def _said(message: Message) -> Mapping[str, Any]:
+    """Return a message without what is kept for people alone."""
+    return {key: value for key, value in message.items() if key != "logprobs"}

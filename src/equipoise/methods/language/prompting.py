@@ -186,6 +186,9 @@ class Sampling(Treatment):
         Nucleus of probability mass to sample from, above 0 and at most 1.
     max_tokens
         Most new tokens.
+    log_probs
+        Keep each token's log-probability with the answer, where the subject gives it; pages
+        then shade unlikely tokens.
 
     Examples
     --------
@@ -198,6 +201,7 @@ class Sampling(Treatment):
     temperature: float | None = between(0, 10, default=None)
     top_p: float | None = between(0, 1, default=None)
     max_tokens: int | None = between(1, 1_000_000, default=None)
+    log_probs: bool | None = None
 
     removes: ClassVar[frozenset[Capability]] = _NOT_TEXT
 
@@ -215,7 +219,7 @@ class Sampling(Treatment):
             raise UsageError("Sampling: top_p must be above 0, got 0; temperature: 0 is greedy.")
 
     def apply(self, subject: Any, rng: Rng) -> Any:
-        names = ("temperature", "top_p", "max_tokens")
+        names = ("temperature", "top_p", "max_tokens", "log_probs")
         changes = tuple((n, getattr(self, n)) for n in names if getattr(self, n) is not None)
         return rewritten(subject, _Drawing(changes)) if changes else subject
 

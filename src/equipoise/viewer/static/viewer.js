@@ -41,3 +41,20 @@ for (const place of document.querySelectorAll("[data-live]")) {
   stream.addEventListener("ended", () => { stream.close(); location.reload(); });
   addEventListener("pagehide", () => stream.close());
 }
+
+// Mathematics between $$, \( \) and \[ \]; what KaTeX cannot read stays as it was written.
+function typeset(root) {
+  if (!window.renderMathInElement) return;
+  for (const place of root.querySelectorAll("[data-math]")) {
+    renderMathInElement(place, {
+      delimiters: [
+        { left: "$$", right: "$$", display: true },
+        { left: "\\[", right: "\\]", display: true },
+        { left: "\\(", right: "\\)", display: false },
+      ],
+      throwOnError: false, trust: false, strict: "ignore", maxSize: 20, maxExpand: 200,
+    });
+  }
+}
+addEventListener("DOMContentLoaded", () => typeset(document));
+document.addEventListener("htmx:load", (event) => typeset(event.detail.elt));

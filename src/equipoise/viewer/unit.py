@@ -1,0 +1,181 @@
+"""One unit: what was asked, and every arm's answer side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from equipoise.core import UsageError, nearest
+from equipoise.report import words
+from equipoise.report._diff import marked
+from equipoise.report._text import as_text, clip
+from equipoise.viewer.app import library
+from equipoise.viewer.grid import cells_of, tasks_of
+from equipoise.viewer.pages import page
+from equipoise.viewer.sayings import MOST, conversation, exhibits, picture_type, rich
+
+router = APIRouter()
+
+Name = Annotated[str, Query(max_length=2_000)]
+Place = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
+@router.get("/runs/{run}/unit")
+def unit(
+    request: Request,
+    run: int,
+    id_: Annotated[str, Query(alias="id", max_length=2_000)],
+    task: Name = "",
+    score: Name = "",
+    repeat: Place = 0,
+    build: Place = 0,
+) -> Response:
+    """Show one unit in every arm."""
+    store = library(request)
+    found = store.run(run)
+    task = task or next(iter(tasks_of(found)), "")
+    cells = cells_of(found, task)
+    if not cells:
+        raise UsageError(f'No task "{task}" in run {run}.{nearest(task, tasks_of(found))}')
+    specs = store.specs(next(iter(cells.values()))["task"])
+    score = score or (specs[0].name if specs else "")
+    rows: dict[str, dict[str, Any]] = {}
+    fault: UsageError | None = None
+    for arm, cell in cells.items():
+        try:
+            rows[arm] = store.unit(cell["arm"], cell["task"], id_, repeat=repeat, build=build)
+        except UsageError as error:  # this arm was not asked
+            fault = error
+    if not rows:
+        raise fault or UsageError(f'No unit "{id_}" in run {run}.')
+    first = next(iter(rows.values()))
+    before, after = _neighbours(store, found, task, score, id_)
+    return page(
+        request,
+        "unit.html.j2",
+        run=found,
+        task=task,
+        score=score,
+        unit=first["unit"],
+        about=_about(first, repeat, build),
+        asked=rich(as_text(first["content"])),
+        right=rich(as_text(first["target"])) if first["target"] is not None else "",
+        sides=_sides(rows, score, run, task, id_, repeat, build),
+        before=before,
+        after=after,
+        repeats=max(each["repeats"] or 1 for each in cells.values()),
+        builds=max(each["builds"] or 1 for each in cells.values()),
+        repeat=repeat,
+        build=build,
+    )
+
+
+@router.get("/runs/{run}/artifact")
+def artifact(
+    request: Request,
+    run: int,
+    arm: Name,
+    task: Name,
+    id_: Annotated[str, Query(alias="id", max_length=2_000)],
+    name: Name,
+    repeat: Place = 0,
+    build: Place = 0,
+) -> Response:
+    """Give one artifact: a picture to look at, anything else to save."""
+    store = library(request)
+    cell = cells_of(store.run(run), task).get(arm)
+    if cell is None:
+        raise UsageError(f"Arm {arm} has no task {task} in run {run}.")
+    row = store.unit(cell["arm"], cell["task"], id_, repeat=repeat, build=build)
+    if name not in row["artifacts"]:
+        raise UsageError(f'No artifact "{name}".{nearest(name, row["artifacts"])}')
+    value = row["artifacts"][name]
+    kind = picture_type(value) if isinstance(value, bytes) else None
+    headers = {"content-security-policy": "default-src 'none'; sandbox"}
+    if kind:
+        return Response(value, media_type=kind, headers=headers)
+    headers["content-disposition"] = "attachment"
+    return Response(_saved(value), media_type="application/octet-stream", headers=headers)
+
+
+def _saved(value: bytes | np.ndarray) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    import io
+
+    buffer = io.BytesIO()
+    np.save(buffer, value, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _about(row: Mapping[str, Any], repeat: int, build: int) -> list[tuple[str, str]]:
+    found = [(name, str(row[name])) for name in ("stratum", "cluster") if row[name] is not None]
+    found += [(name, str(n)) for name, n in (("repeat", repeat), ("build", build)) if n]
+    return found
+
+
+def _sides(
+    rows: Mapping[str, Mapping[str, Any]], score: str, run: int, task: str, unit: str,
+    repeat: int, build: int,
+) -> list[dict[str, Any]]:  # fmt: skip
+    first = as_text(next(iter(rows.values()))["output"])
+    found = []
+    for place, (arm, row) in enumerate(rows.items()):
+        text = as_text(row["output"])
+        told = row["usage"]
+        where = urlencode({"arm": arm, "task": task, "id": unit, "repeat": repeat, "build": build})
+        found.append(
+            {
+                "arm": arm,
+                "status": row["status"],
+                "error": "" if row["status"] != "error" else _error(row),
+                "score": row["scores"].get(score),
+                "scores": {k: v for k, v in row["scores"].items() if k != score},
+                "answer": rich(text),
+                "empty": not text.strip(),
+                "diff": marked(clip(first, MOST), clip(text, MOST))[1] if place else None,
+                "same": bool(place) and text == first,
+                "turns": conversation(row["transcript"]),
+                "exhibits": exhibits(row["artifacts"]),
+                "attempts": row["attempts"] if len(row["attempts"]) > 1 else [],
+                "artifact": f"/runs/{run}/artifact?{where}",
+                "cost": _cost(row, told),
+            }
+        )
+    return found
+
+
+def _error(row: Mapping[str, Any]) -> str:
+    return f"{row['error_kind'] or 'error'}: {row['error'] or ''}".rstrip(": ")
+
+
+def _cost(row: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
+    parts = []
+    if usage["input_tokens"] or usage["output_tokens"]:
+        parts.append(f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out")
+    if usage["dollars"]:
+        parts.append(f"${usage['dollars']:.4f}")
+    if row["seconds"] is not None:
+        parts.append(words.seconds(row["seconds"]))
+    if row["seed"] is not None:
+        parts.append(f"seed {row['seed']}")
+    if row["sandbox"]:
+        parts.append(f"sandbox: {row['sandbox']}")
+    return ", ".join(parts)
+
+
+def _neighbours(
+    store: Any, run: Mapping[str, Any], task: str, score: str, unit: str
+) -> tuple[str | None, str | None]:
+    """Return the ids of the units before and after this one."""
+    cell = next(iter(cells_of(run, task).values()))
+    number = store.number_of(cell["task"], unit)
+    near = store.units_named(cell["task"], [number - 1, number + 1])
+    by_number = {each["number"]: each["unit"] for each in near}
+    return by_number.get(number - 1), by_number.get(number + 1)
