@@ -38,7 +38,7 @@ def page(row: Row) -> dict[str, Any]:
         "tone": _TONE.get(row.get("verdict") or "", "none"),
         "status": _STATUS.get(row.get("status", ""), ""),
         "facts": facts(row),
-        "claims": [_claim(claim, units) for claim in row["claims"]],
+        "claims": [claim_panel(claim, units) for claim in row["claims"]],
         "level": row.get("level", 0.95),
         "forest": _forest(row),
         "matrix": _matrix(row),
@@ -54,7 +54,8 @@ def page(row: Row) -> dict[str, Any]:
     }
 
 
-def _claim(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def claim_panel(claim: Row, units: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """Return a claim as the page shows it; ``units`` maps task and score to a unit of measure."""
     points = words.turning_points(claim)
     compared = isinstance(claim.get("other"), str)
     values = [claim.get(key) for key in ("estimate", "low", "high")]
