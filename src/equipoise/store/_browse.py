@@ -77,11 +77,10 @@ def list_runs(
     ).where(and_(True, *asked))
     total = connection.execute(select(func.count()).select_from(runs).where(and_(True, *asked)))
     rows = connection.execute(query.order_by(order, runs.c.id.desc()).limit(limit).offset(offset))
-    return int(total.scalar() or 0), [_row(each) for each in rows.mappings()]
+    return int(total.scalar() or 0), [_row(dict(each)) for each in rows.mappings()]
 
 
-def _row(found: Mapping[str, Any]) -> dict[str, Any]:
-    row = dict(found)
+def _row(row: dict[str, Any]) -> dict[str, Any]:
     claims, costs = (json.loads(row[name]) if row[name] else [] for name in ("claims", "costs"))
     counts: dict[str, int] = {}
     for claim in claims:

@@ -18,6 +18,8 @@ from equipoise.store import _compare as compare
 from equipoise.store import _dialect as dialect
 from equipoise.store import _packing as packing
 from equipoise.store import _read as read
+from equipoise.store._costs import read_costs
+from equipoise.store._browse import UnitScores
 from equipoise.store._tables import arms, blobs, outcomes, runs, tasks, units
 
 
@@ -195,15 +197,16 @@ class Reader:
         builds: int | None = None,
         repeats: int | None = None,
         units: int | None = None,
+        numbers: np.ndarray | None = None,
     ) -> dict[str, Any]:
         """Return units, outcomes, errors, attempts, tokens, dollars and seconds.
 
-        ``errors`` counts outcomes whose last attempt failed; the rest sums
-        over all attempts, since each was paid for.
+        ``errors`` counts outcomes whose last attempt failed; the rest sums over all
+        attempts, since each was paid for. ``numbers`` asks for these units only.
         """
         with self._connected() as connection:
             which = read.size_of(arm, task, builds, repeats, units)
-            return read.read_costs(connection, which)
+            return read_costs(connection, which, numbers)
 
     def find(self, arm: str, task: str) -> tuple[int | None, int | None]:
         """Return the numbers of an arm and a task by identity, None for what is not here."""
@@ -289,7 +292,7 @@ class Reader:
         builds: int | None = None,
         repeats: int | None = None,
         units: int | None = None,
-    ) -> browse.UnitScores:
+    ) -> UnitScores:
         """Return one score of an arm on a task as columns, a row a unit."""
         with self._connected() as connection:
             which = read.size_of(arm, task, builds, repeats, units)

@@ -139,19 +139,20 @@ class Grid:
         """
         places = list(range(len(self.arms))) if not arm else [self.place(arm)]
         others = [place for place in places if place] or [0]
+        mask: np.ndarray
         if show == "disagree":
-            mask = self.spread > 0
+            mask = np.asarray(self.spread > 0)
         elif show in ("better", "worse"):
             sign = 1 if show == "better" else -1
             gains = np.stack([self.gain(place) for place in others], axis=1)
-            mask = (sign * gains > 0).any(axis=1)
+            mask = np.asarray((sign * gains > 0).any(axis=1))
         elif show == "failed":
-            mask = self.failed[:, places].any(axis=1)
+            mask = np.asarray(self.failed[:, places].any(axis=1))
         elif show == "wrong":
             best = self.spec.high if self.spec.higher_is_better is not False else self.spec.low
             filled = self.filled[:, places]
             right = filled == best if best is not None else np.zeros_like(filled, bool)
-            mask = ~right.any(axis=1)
+            mask = np.asarray(~right.any(axis=1))
         elif show == "all":
             mask = np.ones(len(self.numbers), bool)
         else:

@@ -1,5 +1,192 @@
-"""Under way."""
+"""How far a running trial is, told as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from equipoise.core import EquipoiseError, Rng
+from equipoise.report import words
+from equipoise.report._page import claim_panel
+from equipoise.trial.compare import describe, effect
+from equipoise.trial.schema import ClaimFile, TrialFile
+from equipoise.trial.trial import Claim
+from equipoise.trial.verdict import claim_level, judge
+from equipoise.viewer.app import library
+from equipoise.viewer.pages import environment
 
 router = APIRouter()
+
+EVERY = 1.0
+SHARE = 0.02
+"""Most of one core's time that watching a run may take."""
+
+
+@router.get("/runs/{number}/live")
+async def live(request: Request, number: int) -> StreamingResponse:
+    """Send how far a run is, until it ends or nobody listens."""
+    store = library(request)
+    await run_in_threadpool(store.run, number)  # a run that is not there is refused at once
+    return StreamingResponse(
+        _events(store, number),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def _events(store: Any, number: int) -> AsyncIterator[str]:
+    yield "retry: 2000\n\n"
+    watch = Watch(store, number)
+    while True:
+        began = time.perf_counter()
+        try:
+            shown, running = await run_in_threadpool(watch.look)
+        except EquipoiseError:  # locked for a moment; the next look will do
+            await asyncio.sleep(5 * EVERY)
+            continue
+        if shown is not None:
+            data = "".join(f"data: {line}\n" for line in shown.splitlines())
+            yield f"event: progress\n{data}\n"
+        if not running:
+            yield "event: ended\ndata: \n\n"
+            return
+        await asyncio.sleep(max(EVERY, (time.perf_counter() - began) / SHARE))
+
+
+@dataclass
+class Watch:
+    """Looks at a run again and again, and tells its speed from what it saw."""
+
+    store: Any
+    number: int
+    seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=30))
+    written: int = -1
+    moved: float = field(default_factory=time.monotonic)
+
+    def look(self) -> tuple[str | None, bool]:
+        """Return a part of the page, None where nothing is new, and whether the run goes on."""
+        run = self.store.run(self.number)
+        running = run["status"] == "running"
+        now = time.monotonic()
+        self.seen.append((now, run["written"]))
+        if run["written"] == self.written and running and now - self.moved < 60:
+            return None, running
+        if run["written"] != self.written:
+            self.written, self.moved = run["written"], now
+        return render(self.store, run, self.speed(), now - self.moved), running
+
+    def speed(self) -> float | None:
+        """Return outcomes a second over the last looks."""
+        (first, n), (last, m) = self.seen[0], self.seen[-1]
+        return (m - n) / (last - first) if last > first and m > n else None
+
+
+def render(store: Any, run: Mapping[str, Any], speed: float | None, quiet: float = 0.0) -> str:
+    """Return the part of the page that tells how far a run is."""
+    cells = []
+    for cell in run["covers"]:
+        size = [cell[name] for name in ("units", "builds", "repeats")]
+        total = None if None in size else size[0] * size[1] * size[2]
+        costs = store.costs(
+            cell["arm"], cell["task"], **{k: cell[k] for k in ("units", "builds", "repeats")}
+        )
+        cells.append(
+            {
+                "arm": cell["arm_label"],
+                "task": cell["task_label"],
+                "done": costs["outcomes"],
+                "errors": costs["errors"],
+                "total": total,
+                "share": None if not total else min(1.0, costs["outcomes"] / total),
+            }
+        )
+    done = sum(each["done"] for each in cells)
+    totals = [each["total"] for each in cells]
+    total = None if None in totals or not totals else sum(totals)
+    left = None
+    if total is not None and speed and run["status"] == "running":
+        left = words.seconds(max(0.0, total - done) / speed)
+    return str(
+        environment()
+        .get_template("live.html.j2")
+        .render(
+            run=run,
+            cells=cells,
+            done=done,
+            total=total,
+            errors=sum(each["errors"] for each in cells),
+            speed=speed,
+            left=left,
+            quiet=words.seconds(quiet) if quiet >= 60 else "",
+            claims=running_claims(store, run),
+        )
+    )
+
+
+def running_claims(store: Any, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return where each claim about a mean stands on the units done so far."""
+    file = _file(run["file"])
+    if file is None:
+        return []
+    found = []
+    for spec in file.claims:
+        try:
+            shown = _standing(store, run, file, spec)
+        except EquipoiseError:  # too few units yet
+            continue
+        if shown is not None:
+            found.append(shown)
+    return found
+
+
+def _file(text: str) -> TrialFile | None:
+    import yaml
+
+    from equipoise.catalog import yaml_loader
+
+    try:
+        return TrialFile.model_validate(yaml.load(text, Loader=yaml_loader()))  # noqa: S506 - safe
+    except (yaml.YAMLError, ValidationError, TypeError):
+        return None
+
+
+def _standing(
+    store: Any, run: Mapping[str, Any], file: TrialFile, spec: ClaimFile
+) -> dict[str, Any] | None:
+    relation, other = spec.relation()
+    cells = {each["arm_label"]: each for each in run["covers"] if each["task_label"] == spec.on}
+    sides = [spec.arm, *([other] if isinstance(other, str) else [])]
+    if spec.measure is not None or any(side not in cells for side in sides):
+        return None
+    outcomes = [
+        store.outcomes(
+            cells[side]["arm"],
+            cells[side]["task"],
+            **{k: cells[side][k] for k in ("units", "builds", "repeats")},
+        )
+        for side in sides
+    ]
+    if any(not len(each) for each in outcomes):
+        return None
+    score = spec.score or outcomes[0].specs[0].name
+    margin = spec.by or spec.within or 0.0
+    claim = Claim(spec.arm, relation, other, spec.on, margin, spec.score)
+    level = claim_level(claim, file.level, len(file.claims))
+    if len(outcomes) == 2:
+        rng = Rng(0).child("so far")
+        estimate = effect(
+            outcomes[0], outcomes[1], score, level=level, errors=file.errors, rng=rng
+        ).estimate
+    else:
+        estimate = describe(outcomes[0], score, level=level, errors=file.errors)
+    return claim_panel(judge(claim, estimate).as_json(), {})

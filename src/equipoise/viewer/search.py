@@ -87,7 +87,7 @@ class Search:
                 self._at_work[key] = thread
                 thread.start()
         thread.join(wait)
-        return self._fresh.get(key) == written
+        return bool(self._fresh.get(key) == written)
 
     def find(self, words: str, cells: Sequence[Cell]) -> dict[int, np.ndarray]:
         """Return the units that have an outcome with all the words, by the number of the arm.

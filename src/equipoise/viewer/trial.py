@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from equipoise.report import _page, _units
 from equipoise.report._edits import without_edits
+from equipoise.viewer import live
 from equipoise.viewer.app import library
 from equipoise.viewer.pages import page, refusal
 
@@ -28,9 +30,12 @@ DOWNLOADS = (("html", "Report"), ("parquet", "Parquet"), ("jsonl", "JSONL"), ("y
 @router.get("/runs/{number}")
 def trial(request: Request, number: int) -> Response:
     """Show a run's result, or how far it is."""
-    run = library(request).run(number)
+    store = library(request)
+    run = store.run(number)
     if run["result"] is None:
-        return page(request, "unfinished.html.j2", run=run, said=_SAID[run["status"]])
+        so_far = Markup(live.render(store, run, None))  # noqa: S704 - a template of ours
+        said = _SAID[run["status"]]
+        return page(request, "unfinished.html.j2", run=run, said=said, live=so_far)
     row = {**run["result"], "run": number}
     found = _units.Found(file=run["file"])
     downloads = [each for each in DOWNLOADS if each[0] != "yaml" or run["file"]]
