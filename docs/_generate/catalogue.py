@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from _generate.docstrings import Docstring, examples, flat, markdown, table
 from _generate.python import entry as described
 from equipoise.catalog import KINDS, Card, Entry, catalog
-from equipoise.cli.describe import describe
 from equipoise.core import Part, UsageError
+from equipoise.report.docstrings import Docstring, examples, flat, markdown, table
 from equipoise.report.figures import panels
+from equipoise.report.parts import describe, trial_text
 from equipoise.report.words import interval, number, seconds
 from equipoise.trial.replication import WORDS
 
@@ -268,15 +268,6 @@ def _replication(card: Card, ledger: Path) -> list[str]:
     lines += ['??? note "The trial"', ""]
     lines += [textwrap.indent(f"```yaml\n{trial_text(card)}```", "    ")]
     return lines
-
-
-def trial_text(card: Card) -> str:
-    """Return the card's replication as a trial file, as it is written on the card."""
-    text = card.path.read_text(encoding="utf-8")
-    match = re.search(r"^replication:[^\n]*\n((?:[ #][^\n]*\n|\n)+)", text + "\n", flags=re.M)
-    body = textwrap.dedent(match[1]).strip("\n") + "\n" if match else ""
-    name = card.paper or next(iter(card.parts))
-    return body if "trial" in (card.replication or {}) else f"trial: replicate {name}\n{body}"
 
 
 def _ledger(row: dict[str, Any], card: Card) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _generate.docstrings import table
 from equipoise.catalog import KINDS
 from equipoise.checks import checks_for
+from equipoise.report.docstrings import table
 
 HEAD = """\
 # Conformance checks

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from _generate.docstrings import Docstring, definition_list, definitions, examples, markdown
+from equipoise.report.docstrings import Docstring, definition_list, definitions, examples, markdown
 
 GROUPS = (
     (

@@ -9,10 +9,11 @@ import generate
 import hooks
 import pytest
 import yaml
-from _generate import catalogue, changelog, cli, conformance, docstrings, python
+from _generate import catalogue, changelog, cli, conformance, python
 
 from equipoise.catalog import catalog, yaml_loader
 from equipoise.core import UsageError
+from equipoise.report import docstrings
 from equipoise.trial import loads
 
 
