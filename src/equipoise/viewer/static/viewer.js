@@ -58,3 +58,45 @@ function typeset(root) {
 }
 addEventListener("DOMContentLoaded", () => typeset(document));
 document.addEventListener("htmx:load", (event) => typeset(event.detail.elt));
+
+// Charts with values to point at: Vega-Lite is fetched from this server when one comes into view.
+const vega = { scripts: null };
+function fetchVega() {
+  vega.scripts ??= ["vega", "vega-lite", "vega-embed"].reduce(
+    (before, name) => before.then(() => new Promise((done, fail) => {
+      const script = document.createElement("script");
+      script.src = document.querySelector(`meta[name="${name}"]`).content;
+      script.onload = done;
+      script.onerror = fail;
+      document.head.append(script);
+    })), Promise.resolve());
+  return vega.scripts;
+}
+async function drawChart(place) {
+  const answer = await fetch(place.dataset.chart);
+  if (!answer.ok) return;
+  const { spec, light, dark } = await answer.json();
+  await fetchVega();
+  const style = document.documentElement.dataset.theme
+    || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const held = document.createElement("div");
+  place.replaceChildren(held);
+  await vegaEmbed(held, spec, {
+    ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite",
+    config: style === "dark" ? dark : light,
+    tooltip: { disableDefaultStyle: true },
+    loader: { load: () => Promise.reject(new Error("a chart loads nothing")) },
+  });
+}
+const seen = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    seen.unobserve(entry.target);
+    drawChart(entry.target);
+  }
+});
+function watchCharts(root) {
+  for (const place of root.querySelectorAll("[data-chart]")) seen.observe(place);
+}
+addEventListener("DOMContentLoaded", () => watchCharts(document));
+document.addEventListener("htmx:load", (event) => watchCharts(event.detail.elt));
