@@ -9,9 +9,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from equipoise.core import Figure, UsageError
 from equipoise.report import _page, _units
 from equipoise.report._edits import without_edits
-from equipoise.viewer import live
+from equipoise.viewer import live, vega
 from equipoise.viewer.app import library
 from equipoise.viewer.pages import page, refusal
 
@@ -40,7 +41,25 @@ def trial(request: Request, number: int) -> Response:
     found = _units.Found(file=run["file"])
     downloads = [each for each in DOWNLOADS if each[0] != "yaml" or run["file"]]
     shown = _page.page(row)
-    return page(request, "trial.html.j2", number=number, found=found, downloads=downloads, **shown)
+    return page(
+        request,
+        "trial.html.j2",
+        number=number,
+        found=found,
+        downloads=downloads,
+        figures_at=f"/runs/{number}/figures",
+        **shown,
+    )
+
+
+@router.get("/runs/{number}/figures/{place}")
+def figure(request: Request, number: int, place: int) -> dict[str, Any]:
+    """Return a figure of the run's measures as a Vega-Lite chart."""
+    result = library(request).run(number)["result"] or {}
+    drawn = result.get("figures") or []
+    if not 0 <= place < len(drawn):
+        raise UsageError(f"Run {number} has {len(drawn)} figures.")
+    return vega.dressed(vega.figure(Figure.from_json(drawn[place]["figure"])))
 
 
 @router.get("/runs/{number}/samples")

@@ -7,6 +7,7 @@ from typing import Any
 
 from equipoise.core import Figure
 from equipoise.report import theme
+from equipoise.report.figures import HUES
 from equipoise.viewer.standing import Standing
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -115,10 +116,11 @@ def _layers(each: Any, drawn: Figure, names: Sequence[str]) -> list[dict[str, An
     if each.look == "guide":
         mark = {"type": "line", "strokeDash": [4, 4], "color": "gray", "tooltip": False}
         return [{"data": data, "mark": mark, "encoding": {"x": x, "y": y}}]
-    hue = {"field": "series", "type": "nominal", "title": None, "sort": list(names)}
+    hue = {"field": "series", "type": "nominal", "legend": None, "sort": list(names)}
     tips = [{"field": "series", "type": "nominal"}]
     tips += [{"field": name, **_TIP} for name in ("x", "y", *(("low", "high") if ends else ()))]
-    step = {"interpolate": "step-after"} if each.look == "step" else {}
+    step: dict[str, Any] = {"interpolate": "step-after"} if each.look == "step" else {}
+    dashed = {"strokeDash": [6, 3]} if names.index(each.name) >= HUES else {}
     kind = {"bars": "bar", "points": "point"}.get(each.look, "line")
     shown: dict[str, Any] = {"x": x, "y": y, "color": hue, "tooltip": tips}
     span: dict[str, Any] = {
@@ -129,7 +131,7 @@ def _layers(each: Any, drawn: Figure, names: Sequence[str]) -> list[dict[str, An
     }
     if bars:
         shown["xOffset"] = span["xOffset"] = {"field": "series", "sort": list(names)}
-    mark = {"type": kind, **step}
+    mark = {"type": kind, **step, **dashed}
     found = [
         {
             "data": data,
