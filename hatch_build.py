@@ -1,4 +1,4 @@
-"""Fetches the viewer's scripts and styles from npm when a wheel is built; nothing is fetched later.
+"""Fetches the viewer's scripts and styles when a wheel is built; nothing is fetched later.
 
 Each package is pinned by version and by the SHA-512 of its archive. An editable install that
 cannot reach the registry goes on without them: `equipoise view` then says what is missing.
@@ -76,10 +76,12 @@ def _under(path: str, at: str) -> bool:
     return path == at or (at.endswith("/") and path.startswith(at) and path.endswith(".woff2"))
 
 
-class VendorHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Runs `vendor` before a wheel is put together."""
+class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds the viewer's files and the ledger of replications to a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version != "editable":  # a checkout has the ledger at its root
+            build_data["force_include"]["replications"] = "equipoise/replications"
         try:
             vendor(Path(self.root))
         except OSError as error:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gc
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 from equipoise.core import RunError, UsageError
 
@@ -19,6 +23,8 @@ TEXT = ("arm", "task", "unit", "cluster", "stratum", "status", "error_kind", "er
 COUNTS = ("repeat", "build", "input_tokens", "output_tokens", "seed")
 NUMBERS = ("dollars", "seconds")
 ANYTHING = ("content", "target", "output")
+STATUS = ("ok", "error", "limit")
+SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 _IGNORED = ("attempt", "split")  # ours, but what they say does not count here
 _KNOWN = (*TEXT, *COUNTS, *NUMBERS, *ANYTHING, *_IGNORED)
 _INDEX = ("Unnamed: ", "__index_level_")  # what pandas calls a column that has no name
@@ -40,17 +46,25 @@ class File:
         raise UsageError(f"{self.path}, {self.word} {self.lines[row]}: {fault}.")
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Make many small objects without the collector looking through them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def read_file(path: Path) -> File:
-    readers: dict[str, Callable[[Path], File]] = {
-        ".jsonl": _read_jsonl,
-        ".ndjson": _read_jsonl,
-        ".csv": _read_csv,
-        ".tsv": _read_csv,
-        ".parquet": _read_parquet,
-    }
-    reader = readers.get(path.suffix.lower())
+    readers: tuple[Callable[[Path], File], ...] = (
+        _read_jsonl, _read_jsonl, _read_csv, _read_csv, _read_parquet
+    )  # fmt: skip
+    reader = dict(zip(SUFFIXES, readers, strict=True)).get(path.suffix.lower())
     if reader is None:
-        raise UsageError(f"{path}: the name must end in {', '.join(readers)}.")
+        raise UsageError(f"{path}: the name must end in {', '.join(SUFFIXES)}.")
     if not path.is_file():
         raise UsageError(f"No file {path}.")
     try:
@@ -171,9 +185,53 @@ def find_scores(file: File) -> None:
         )
     for name, values in file.scores.items():
         given = file.columns.get(name if name in file.columns else f"score.{name}", ())
-        for i, value in enumerate(values):
-            if value != value and given[i] is not None:
+        for i in np.flatnonzero(np.isnan(values)).tolist():
+            if given[i] is not None:
                 file.wrong(i, f'the score "{name}" is NaN; leave it out where there is none')
+
+
+def check_rows(file: File, task: str) -> dict[str, list[Any]]:
+    """Return the columns that outcomes have, absent ones filled; every row is checked.
+
+    Scores are apart, in ``file.scores``. ``task`` is that of rows that name none.
+    """
+    n = len(file.lines)
+    columns: dict[str, list[Any]] = {}
+    readers: tuple[tuple[tuple[str, ...], Callable[[File, str], list[Any]]], ...] = (
+        (TEXT, text_column),
+        (COUNTS, count_column),
+        (NUMBERS, number_column),
+        (ANYTHING, lambda given, name: given.columns[name]),
+    )
+    for names, reader in readers:
+        for name in names:
+            columns[name] = reader(file, name) if name in file.columns else [None] * n
+    if "arm" not in file.columns:
+        columns["arm"] = [file.path.stem] * n
+    if "task" not in file.columns:
+        columns["task"] = [task] * n
+    for name in ("unit", "arm", "task"):
+        if not all(columns[name]):
+            file.wrong(next(i for i, value in enumerate(columns[name]) if not value),
+                       f"{name} is empty")  # fmt: skip
+    _check_status(file, columns)
+    return columns
+
+
+def _check_status(file: File, columns: dict[str, list[Any]]) -> None:
+    """Fill in how each unit ended; what did not fail must have a score."""
+    given, kinds, errors = columns["status"], columns["error_kind"], columns["error"]
+    for i, (status, kind, error) in enumerate(zip(given, kinds, errors, strict=True)):
+        given[i] = (status or ("error" if error or kind else "ok")).lower()
+        if given[i] == "error":
+            kinds[i] = kind or "imported"
+            errors[i] = error or "The imported row says that it failed."
+        elif given[i] not in STATUS:
+            file.wrong(i, f'status must be one of {", ".join(STATUS)}, got "{given[i]}"')
+    bare = np.all([np.isnan(values) for values in file.scores.values()], axis=0)
+    for i in np.flatnonzero(bare).tolist():
+        if given[i] == "ok":
+            file.wrong(i, 'no score; give one, or the status "error" where the unit failed')
 
 
 def _is_number(value: Any) -> bool:

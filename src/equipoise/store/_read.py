@@ -247,27 +247,6 @@ def read_done(
     return found
 
 
-def read_costs(connection: Connection, which: ColumnElement[bool]) -> dict[str, Any]:
-    """Sum what outcomes cost; every attempt was paid for, the last one counts."""
-    c = outcomes.c
-    first = func.sum(case((c.attempt == 0, 1), else_=0))
-    final = func.sum(case((c.status.in_(FINAL), 1), else_=0))
-    query = select(
-        func.count(c.unit.distinct()),
-        first,
-        first - final,
-        func.count(),
-        func.sum(c.input_tokens),
-        func.sum(c.output_tokens),
-        func.sum(c.dollars),
-        func.sum(c.seconds),
-    ).where(which)
-    row = connection.execute(query).one()
-    names = ("units", "outcomes", "errors", "attempts", "input_tokens", "output_tokens")
-    found: dict[str, Any] = {name: int(row[i] or 0) for i, name in enumerate(names)}
-    return found | {"dollars": float(row[6] or 0), "seconds": float(row[7] or 0)}
-
-
 def read_means(
     connection: Connection, which: ColumnElement[bool], names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:

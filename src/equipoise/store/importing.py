@@ -5,32 +5,24 @@ The columns are documented in the guide, under importing outcomes.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
-from equipoise.core import Outcome, ScoreSpec, Unit, Usage, UsageError, nearest
+from equipoise.core import Outcome, ScoreSpec, Unit, Usage, UsageError
 from equipoise.store._files import (
-    ANYTHING,
-    COUNTS,
-    NUMBERS,
-    TEXT,
     File,
-    count_column,
+    check_rows,
     find_scores,
-    number_column,
     read_file,
     shown,
-    text_column,
+    without_collector,
 )
+from equipoise.store.sheets import score_specs
 
-_STATUS = ("ok", "error", "limit")
-_Status = Literal["ok", "error", "limit"]
 _AT_ONCE = 5_000
 
 
@@ -82,7 +74,7 @@ def import_files(
     UsageError
         One sentence with file and line; the store is untouched then.
     """
-    with _without_collector():
+    with without_collector():
         return _import(files, place, trial, task, lower_better, bounds)
 
 
@@ -100,7 +92,7 @@ def _import(
     rows = [row for each in read for row in _rows(each, task)]
     _check_keys(rows)
     units = _units(rows)
-    specs = _specs(read, rows, lower_better, bounds)
+    specs = score_specs(read, task, lower_better, bounds)
     content = _hash(files)
     name = trial or files[0].stem
 
@@ -124,18 +116,6 @@ def _import(
         "scores": list(dict.fromkeys(spec.name for each in specs.values() for spec in each)),
         "ignored": list(dict.fromkeys(name for each in read for name in each.ignored)),
     }
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Make many small objects without the collector looking through them again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _keep(
@@ -185,42 +165,18 @@ def _hash(files: Sequence[Path]) -> str:
 
 
 def _rows(file: File, task: str) -> list[_Row]:
-    n = len(file.lines)
-    columns: dict[str, list[Any]] = {}
-    readers: tuple[tuple[tuple[str, ...], Callable[[File, str], list[Any]]], ...] = (
-        (TEXT, text_column),
-        (COUNTS, count_column),
-        (NUMBERS, number_column),
-        (ANYTHING, lambda given, name: given.columns[name]),
-    )
-    for names, reader in readers:
-        for name in names:
-            columns[name] = reader(file, name) if name in file.columns else [None] * n
-    if "arm" not in file.columns:
-        columns["arm"] = [file.path.stem] * n
-    if "task" not in file.columns:
-        columns["task"] = [task] * n
+    columns = check_rows(file, task)
     scores = list(file.scores.items())
     found = []
     for i, (arm, label, unit, cluster, stratum, status, kind, error, repeat, build, tokens_in,
             tokens_out, seed, dollars, seconds, content, target, output) in enumerate(
         zip(*columns.values(), strict=True)
     ):  # fmt: skip
-        for name, value in (("unit", unit), ("arm", arm), ("task", label)):
-            if not value:
-                file.wrong(i, f"{name} is empty")
-        status = (status or ("error" if error or kind else "ok")).lower()
-        if status not in _STATUS:
-            file.wrong(i, f'status must be one of {", ".join(_STATUS)}, got "{status}"')
         mine = {name: values[i] for name, values in scores if values[i] == values[i]}
-        if not mine and status == "ok":
-            file.wrong(i, 'no score; give one, or the status "error" where the unit failed')
-        if status == "error":
-            kind, error = kind or "imported", error or "The imported row says that it failed."
         outcome = Outcome(
             unit,
             mine,
-            cast("_Status", status),
+            status,
             output,
             error_kind=kind,
             error=error,
@@ -269,41 +225,3 @@ def _units(rows: list[_Row]) -> dict[str, dict[str, Unit]]:
             merged[name] = other if one is None else one
         mine[row.unit.id] = Unit(row.unit.id, **merged)
     return found
-
-
-def _specs(
-    files: list[File], rows: list[_Row], lower_better: Sequence[str], bounds: Sequence[str]
-) -> dict[str, list[ScoreSpec]]:
-    """Return how each task's scores are read, in the order of the columns."""
-    names = list(dict.fromkeys(name for file in files for name in file.scores))
-    limits: dict[str, tuple[float, float]] = {}
-    for text in bounds:
-        try:
-            name, low, high = text.rsplit(":", 2)
-            limits[name] = (float(low), float(high))
-        except ValueError:
-            raise UsageError(f'--bounds must be NAME:LOW:HIGH, got "{text}".') from None
-        if not limits[name][0] < limits[name][1]:
-            raise UsageError(f"--bounds {text}: the lower bound must be below the upper one.")
-    for name in (*lower_better, *limits):
-        if name not in names:
-            raise UsageError(f'No score "{name}".{nearest(name, names)} All: {", ".join(names)}.')
-    binary: dict[str, dict[str, bool]] = {}
-    for row in rows:
-        mine = binary.setdefault(row.cell[1], {})
-        for name, value in row.outcome.scores.items():
-            if name in limits and not limits[name][0] <= value <= limits[name][1]:
-                row.file.wrong(row.index, f"{name} is {value:g}, outside its bounds")
-            mine[name] = mine.get(name, True) and value in (0.0, 1.0)
-    return {
-        task: [
-            ScoreSpec(
-                name,
-                name not in lower_better,
-                *limits.get(name, (0.0, 1.0) if mine[name] else (None, None)),
-            )
-            for name in names
-            if name in mine
-        ]
-        for task, mine in binary.items()
-    }
