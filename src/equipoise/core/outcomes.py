@@ -13,9 +13,10 @@ from equipoise.core.language import Json, Message, Usage
 
 Split = Literal["train", "calibration", "test"]
 
-EXCUSED = ("reference", "tests", "user")
+EXCUSED = ("reference", "tests", "user", "judge")
 """Kinds of error that are not the subject's: the benchmark's reference or its tests do not work,
-or a simulated user failed. Such units are left out, in pairs, and never scored as the worst."""
+or a simulated user or a judge failed. Such units are left out, in pairs, and never scored as the
+worst."""
 
 
 @dataclass(frozen=True, slots=True)

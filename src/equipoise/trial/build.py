@@ -105,6 +105,10 @@ def _split(spec: Any, word: str) -> tuple[str, Any]:
     )
 
 
+_PATHS = ("data", "file", "human", "model", "prompt", "weights")
+"""Parameters that may name a file: one beside the trial file is meant first."""
+
+
 def _value(parameter: Parameter, value: Any, folder: Path | None) -> Any:
     kind = part_kind(parameter.type)
     if kind is not None:
@@ -115,7 +119,7 @@ def _value(parameter: Parameter, value: Any, folder: Path | None) -> Any:
             items = value if isinstance(value, list) else [value]
             return tuple(build(each, base, folder=folder) for each in items)
         return build(value, base, folder=folder)
-    if folder and parameter.name in ("data", "file", "model", "weights") and isinstance(value, str):
+    if folder and parameter.name in _PATHS and isinstance(value, str):
         beside = folder / value
         if not Path(value).is_absolute() and beside.exists():
             value = str(beside)
