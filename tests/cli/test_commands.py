@@ -142,7 +142,7 @@ def test_what_a_terminal_would_obey_is_not_printed(call):
 def test_compare_the_arms_of_a_run_and_two_runs(call):
     call("run", write(name="first"), "--quiet")
     code, out, _ = call("compare", "last", "--json")
-    (row, *_) = json.loads(out)
+    (row, *_) = json.loads(out)["comparisons"]
     assert (row["arm"], row["versus"], row["estimate" if "estimate" in row else "value"]) == (
         "other",
         "plain",

@@ -22,6 +22,8 @@ COMMANDS = {
     "view": "Look at trials, units and verdicts in a browser.",
     "treat": "Edit a language model and write the edited one into a folder.",
     "compare": "Compare two runs, or two arms of runs, on the units they share.",
+    "rate": "Rate models by how they compare: Elo, Bradley-Terry, equilibrium.",
+    "power": "Say how many units a trial needs, from a pilot or from rates.",
     "report": "Write the HTML, Markdown or JUnit report of a run.",
     "replicate": "Run the trial that shows a paper's headline claim.",
     "list": "List the parts: subjects, treatments, tasks, measures.",

@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from equipoise.report import words
+from equipoise.report import _budget, words
 from equipoise.report._edits import COLUMNS, edits, without_edits
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from equipoise.trial.planning import Plan
+
+ARMS = 12
+"""Arms whose share of a budget is shown; the page has them all."""
 
 PLAIN_EVERY = 15.0
 """Seconds between lines of progress where there is no terminal to draw on."""
@@ -143,6 +146,7 @@ def result_page(row: dict[str, Any], console: Console) -> None:
     console.print()
     for claim in row["claims"]:
         _claim(claim, console)
+    _allocation(row, console)
     rest = without_edits(row)
     _estimates(rest, console)
     _effects(rest, console)
@@ -177,6 +181,29 @@ def _claim(claim: dict[str, Any], console: Console) -> None:
     outlook = words.outlook(claim)
     if outlook:
         console.print(Padding(outlook, (0, 0, 0, 15)), style="dim")
+    console.print()
+
+
+def _allocation(row: dict[str, Any], console: Console) -> None:
+    from rich.table import Table
+
+    spent = row.get("allocation")
+    if not spent:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title="budget", title_justify="left",
+                  title_style="bold")  # fmt: skip
+    for name in _budget.HEAD:
+        right = name in ("outcomes", "share")
+        table.add_column(name, header_style="dim", justify="right" if right else "left")
+    lines = _budget.table(spent)
+    for line in lines[:ARMS]:
+        table.add_row(*map(_text, line))
+    console.print(table)
+    if len(lines) > ARMS:
+        console.print(f"and {len(lines) - ARMS} more arms", style="dim")
+    console.print()
+    for each in _budget.sentences(row):
+        console.print(_text(each))
     console.print()
 
 
@@ -265,6 +292,8 @@ def _footer(row: dict[str, Any], console: Console) -> None:
         "the other intervals do not.",
         "budget": " Ended by the budget: raise it to go on.",
     }.get(row["status"], "")
+    if row.get("allocation"):
+        status = f" {_budget.ended(row)}".rstrip()
     reused = f", {row['reused']:,} of them from before" if row.get("reused") else ""
     if row.get("first_error"):
         console.print(f"First error: {_text(row['first_error'])}", style="red", soft_wrap=True)
@@ -298,15 +327,18 @@ def plan_table(plan: Plan, console: Console) -> None:
     console.print(table)
     for claim in row["claims"]:
         console.print(f"claim: {claim}")
+    most, allocate = row.get("most"), row.get("allocate")
+    todo = f"{row['todo']:,} units to do"
+    if most is not None:
+        todo = f"At most {most:,} of {row['units']:,} units, as `allocate: {allocate}` chooses"
     if not row["todo"]:
         console.print("Everything is in the store; `run` answers at once.")
     elif row["seconds"] is None:
         console.print(
-            f"{row['todo']:,} units to do. Their cost is not known yet: "
-            "`run --units 5` makes a pilot to reckon from."
+            f"{todo}. Their cost is not known yet: `run --units 5` makes a pilot to reckon from."
         )
     else:
-        console.print(f"{row['todo']:,} units to do, about {words.seconds(row['seconds'])}.")
+        console.print(f"{todo}, about {words.seconds(row['seconds'])}.")
 
 
 def runs_table(runs: list[dict[str, Any]], console: Console) -> None:
@@ -349,27 +381,6 @@ def unit_pages(answers: list[dict[str, Any]], console: Console) -> None:
         elif not row.get("transcript"):
             console.print(_text(row["output"]), soft_wrap=True)
         console.print(scores, style="bold")
-
-
-def comparison_table(rows: list[dict[str, Any]], console: Console) -> None:
-    """Print paired effects, one a line."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("arm", "better than", "task", "score", "by", "p (Holm)", "units"):
-        table.add_column(name, header_style="dim")
-    for row in rows:
-        adjusted = row.get("p_adjusted")
-        table.add_row(
-            row["arm"],
-            row["versus"],
-            row["task"],
-            row["score"],
-            _cell(row),
-            "" if adjusted is None else words.p_value(adjusted).removeprefix("p ").lstrip("= "),
-            f"{row['n']:,}",
-        )
-    console.print(table)
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from equipoise.store._files import (
     without_collector,
 )
 
-__all__ = ["SUFFIXES", "Sheet", "read_sheet", "score_specs"]
+__all__ = ["SUFFIXES", "Sheet", "cluster_codes", "read_sheet", "score_specs"]
 
 _MOST = {"build": 1 << 10, "repeat": 1 << 14}  # as many as pairing can tell apart
 
@@ -96,6 +96,15 @@ class Sheet:
             mine[number] = cluster
         return found
 
+    @cached_property
+    def _codes(self) -> dict[str, np.ndarray]:
+        """Return cluster codes by unit number; a unit without a cluster is one of its own."""
+        return {
+            task: cluster_codes(names)
+            for task, names in self._clusters.items()
+            if any(name is not None for name in names)
+        }
+
     def outcomes(self, arm: str, task: str, specs: Sequence[ScoreSpec]) -> Outcomes:
         """Return an arm on a task as columns, ordered by unit, build and repeat.
 
@@ -109,6 +118,7 @@ class Sheet:
         """
         rows = self.cells[arm, task]
         unit = self._numbered[0][rows]
+        codes = self._codes.get(task)
         zeros = np.zeros(len(rows), np.int64)
         build, repeat = (
             self._places[name][rows] if name in self._places else zeros for name in _MOST
@@ -140,6 +150,7 @@ class Sheet:
             excused=excused if excused.any() else None,
             build=build,
             repeat=repeat,
+            cluster=None if codes is None else codes[unit],
             specs=tuple(specs),
             arm=arm,
             task=task,
@@ -204,6 +215,24 @@ class Sheet:
             f" before, in {self.file.word} {self.file.lines[first]}; tell repeats apart by the"
             " column repeat",
         )
+
+
+def cluster_codes(names: Sequence[str | None]) -> np.ndarray:
+    """Return clusters as integers; what has no cluster is one of its own.
+
+    Examples
+    --------
+    >>> cluster_codes(["a", None, "a", "b"])
+    array([0, 5, 0, 1])
+    """
+    known: dict[str, int] = {}
+    return np.array(
+        [
+            len(names) + place if name is None else known.setdefault(name, len(known))
+            for place, name in enumerate(names)
+        ],
+        np.int64,
+    )
 
 
 def read_sheet(path: Path, task: str = "imported") -> Sheet:

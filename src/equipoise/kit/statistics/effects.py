@@ -12,8 +12,11 @@ from equipoise.kit.statistics._common import (
     bisect,
     check_draws,
     check_level,
+    cluster_codes,
+    codes,
     column,
     critical,
+    group_sums,
     is_binary,
     join,
     same_length,
@@ -143,6 +146,107 @@ def _tango(wins: float, losses: float, n: int, level: float) -> tuple[float, flo
     low = -1.0 if losses == n else bisect(lambda x: score(x) - z, -1.0, value)
     high = 1.0 if wins == n else bisect(lambda x: score(x) + z, value, 1.0)
     return low, high
+
+
+def macro_mean(
+    d: npt.ArrayLike,
+    strata: npt.ArrayLike,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> Estimate:
+    r"""Estimate the mean over strata of the means of ``d``: each stratum counts once.
+
+    The strata (the tasks of a benchmark) are fixed, the units of each a sample.
+    With $T$ strata of $n_t$ rows, of which $n_{gt}$ are in cluster $g$ with residual
+    sum $S_{gt}$ about the stratum's mean,
+
+    .. math::
+        V = \sum_g \Bigl( \sum_t \frac{S_{gt}}{T n_t \sqrt{1 - r_{gt}}} \Bigr)^2,
+        \qquad r_{gt} = \frac{n_{gt}}{n_t},
+
+    which is CR2 of Bell & McCaffrey (2002) for a model with one mean a stratum, and
+    Satterthwaite's degrees of freedom under independent rows,
+
+    .. math::
+        \frac{1}{\nu} = \Bigl(\sum_t \frac{1}{T^2 n_t}\Bigr)^{-2} \Bigl( \sum_g \Bigl(
+        \sum_t \frac{n_{gt}}{T^2 n_t^2} \Bigr)^2 + \sum_{g \ne h} \Bigl( \sum_t
+        u_{gt} u_{ht} \Bigr)^2 \Bigr), \qquad
+        u_{gt} = \frac{n_{gt}}{T n_t^{3/2} \sqrt{1 - r_{gt}}}.
+
+    A cluster may reach over several strata.
+
+    Parameters
+    ----------
+    d
+        A value a unit, such as a paired difference, shape ``(n,)``.
+    strata
+        Stratum of each row.
+    clusters
+        Cluster of each row; None takes every row for one.
+    level
+        Coverage aimed for, in (0, 1).
+
+    Returns
+    -------
+    Estimate
+        With the t test that fits the interval, and ``se`` and ``df`` in ``details``.
+
+    Raises
+    ------
+    UsageError
+        On NaN, columns that do not fit, or a stratum of one row or one cluster.
+
+    Examples
+    --------
+    >>> print(macro_mean([1.0, 3.0, 5.0, 6.0, 7.0], ["a", "a", "b", "b", "b"]))
+    4.000 [1.781, 6.219]
+    """
+    from scipy.sparse import csr_array
+
+    who = "macro_mean"
+    check_level(level, who)
+    x = column(d, who, "d")
+    stratum, count = codes(strata, x.size, who, "strata")
+    group, groups = (
+        (np.arange(x.size), x.size) if clusters is None else cluster_codes(clusters, x.size, who)
+    )
+    sizes = np.bincount(stratum, minlength=count).astype(np.float64)
+    means = group_sums(x, stratum, count) / sizes
+    # A pair is a cluster's part of a stratum.
+    pairs, place = np.unique(stratum * groups + group, return_inverse=True)
+    t, g = np.divmod(pairs, groups)
+    held = np.bincount(place).astype(np.float64)
+    left = 1 - held / sizes[t]
+    if (left <= 0).any():
+        raise UsageError(
+            f"{who}: a stratum has one {'row' if clusters is None else 'cluster'}, which shows no"
+            " variation; leave it out."
+        )
+    sums = group_sums((x - means[stratum]), place, pairs.size)
+    weight = 1 / (count * sizes[t] * np.sqrt(left))
+    scores = group_sums(sums * weight, g, groups)
+    variance = float((scores**2).sum())
+    if variance <= (1e-14 * float(np.abs(x).max())) ** 2:
+        variance = 0.0
+    own = group_sums(held / (count * sizes[t]) ** 2, g, groups)
+    u = held * weight / np.sqrt(sizes[t])
+    # The clusters' Gram matrix has the norm of the strata's, which is small.
+    spread = csr_array((u, (g, t)), shape=(groups, count))
+    norm = float(((spread.T @ spread).data ** 2).sum())
+    cross = norm - float((group_sums(u**2, g, groups) ** 2).sum())
+    df = float(own.sum()) ** 2 / (float((own**2).sum()) + cross)
+    se, value = math.sqrt(variance), float(means.mean())
+    reach = critical(level, df) * se
+    p_value = two_sided(value / se, df) if se else float(value == 0)
+    independent = int(np.unique(group).size)
+    flat = "" if se else "All values of a stratum are equal, so the interval has no width."
+    return Estimate(
+        value, value - reach, value + reach, level, x.size,
+        None if clusters is None else independent, None, "cr2 of strata", p_value,
+        join([size_note(x.size, None if clusters is None else independent), flat]),
+        {"se": se, "df": df},
+    )  # fmt: skip
 
 
 def unpaired_difference(a: npt.ArrayLike, b: npt.ArrayLike, *, level: float = 0.95) -> Estimate:

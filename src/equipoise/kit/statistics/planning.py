@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from scipy import special
+
 from equipoise.core import Estimate, UsageError
 from equipoise.kit.statistics._common import check_level, critical, normal_quantile
 
@@ -108,8 +110,37 @@ def minimum_detectable_effect(
     """
     who = "minimum_detectable_effect"
     check_level(level, who)
-    if not 0 < power < 1:
-        raise UsageError(f"{who}: power must be between 0 and 1, got {power}.")
+    check_power(who, power)
     if not (se_per_unit >= 0 and n >= 1):
         raise UsageError(f"{who}: se_per_unit must be at least 0 and n at least 1.")
     return (critical(level) + normal_quantile(power)) * se_per_unit / math.sqrt(n)
+
+
+def detectable(estimate: Estimate, power: float = 0.8) -> float:
+    r"""Return the smallest effect that a comparison like this one shows with some probability.
+
+    The half-width $h$ of the interval times $1 + t_{power} / t_{(1 + level)/2}$, with the
+    degrees of freedom of the interval where it has them.
+
+    Parameters
+    ----------
+    estimate
+        With its interval.
+    power
+        Probability that the interval leaves zero out, in (0, 1).
+
+    Examples
+    --------
+    >>> round(detectable(Estimate(0.01, -0.186, 0.206)), 3)
+    0.28
+    """
+    check_power("detectable", power)
+    df = estimate.details.get("df", math.inf)
+    upper = normal_quantile(power) if math.isinf(df) else float(special.stdtrit(df, power))
+    return (estimate.high - estimate.low) / 2 * (1 + upper / critical(estimate.level, df))
+
+
+def check_power(who: str, power: float) -> None:
+    """Refuse a power outside (0, 1)."""
+    if not 0 < power < 1:
+        raise UsageError(f"{who}: power must be between 0 and 1, got {power}.")
