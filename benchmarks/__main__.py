@@ -11,14 +11,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers"
-PACKAGES = ["inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "mergekit==0.1.5", "pandas", "pyarrow"]
+PACKAGES = [
+    "inspect-ai==0.3.285", "lm-eval[hf]==0.4.13", "mergekit==0.1.5", "pandas", "pyarrow",
+    "evalica==0.4.2", "banditeval==0.1.1", "polarix==0.1.2",
+]  # fmt: skip
 WITH_PEER = ("harness", "startup", "reading")
 ALONE = (
     "kit_statistics", "coverage", "quantized_forward", "treated_cache", "probe_pruning",
     "fine_tuning", "conformal", "localized", "similarity_split", "sandbox",
-    "tau_dialogues", "conversations",
+    "tau_dialogues", "conversations", "comparing", "bandit_engine", "early_stopping", "viewer",
 )  # fmt: skip
-IN_PEER = ("multiple_choice", "generation", "merging")
+IN_PEER = ("multiple_choice", "generation", "merging", "ratings", "allocation", "equilibrium")
 
 
 def peers() -> str:
