@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from equipoise.report import charts, figures, words
+from equipoise.report import _budget, charts, figures, words
 from equipoise.report._about import cost_tables, facts, part, provenance, recipe
 from equipoise.report._edits import COLUMNS, edits, without_edits
 
@@ -36,10 +36,13 @@ def page(row: Row) -> dict[str, Any]:
         "title": row.get("question") or row["trial"],
         "headline": words.headline(row),
         "tone": _TONE.get(row.get("verdict") or "", "none"),
-        "status": _STATUS.get(row.get("status", ""), ""),
+        "status": _budget.ended(row)
+        if row.get("allocation")
+        else _STATUS.get(row.get("status", ""), ""),
         "facts": facts(row),
         "claims": [claim_panel(claim, units) for claim in row["claims"]],
         "level": row.get("level", 0.95),
+        "budget": _budget.page(row),
         "forest": _forest(row),
         "matrix": _matrix(row),
         "tables": _tables(row),

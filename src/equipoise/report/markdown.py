@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from equipoise.report import words
+from equipoise.report import _budget, words
 from equipoise.report._edits import COLUMNS, edits, without_edits
 from equipoise.report._text import clip, visible, write_file
 
@@ -61,6 +61,11 @@ def render(row: Mapping[str, Any]) -> str:
     parts += [f"> **Note:** {plain(notice)}" for notice in row.get("notices", ())]
     if row.get("differs"):
         parts.append(f"> **Differs from the paper:** {plain(row['differs'])}")
+    spent = row.get("allocation")
+    if spent:
+        parts.append("\n".join(f"- {plain(each)}" for each in _budget.sentences(row)))
+        lines = [[plain(cell) for cell in line] for line in _budget.table(spent)]
+        parts.append(_folded("Budget, arm by arm", _budget.HEAD, lines))
     edited = edits(row)
     kept = without_edits(row)
     estimates, effects = kept["estimates"], kept["effects"]

@@ -83,6 +83,7 @@ def label_of(connection: Connection, table: Any, number: int) -> str:
 
 
 _FAILED = ("error", "excused")
+_LARGEST = 2**31 - 1  # of the integers that every database takes
 
 
 class _Columns:
@@ -355,7 +356,7 @@ def read_run(connection: Connection, which: int | str) -> dict[str, Any]:
     """Return a run by number, the last one of a trial by its name, or the last of all."""
     query = select(runs)
     if isinstance(which, int) or which.isdecimal():
-        query = query.where(runs.c.id == int(which))
+        query = query.where(runs.c.id == min(int(which), _LARGEST))
     elif which != "last":
         query = query.where(runs.c.trial == packing.text(which))
     row = connection.execute(query.order_by(runs.c.id.desc()).limit(1)).mappings().first()

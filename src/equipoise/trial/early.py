@@ -32,7 +32,7 @@ def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
         if units.held is None:
             raise UsageError(f"stop: early holds the units of {task}; cap them with `units`.")
     waiting = {task: units.groups()[::-1] for task, units in run.units.items()}
-    watched = [_Watched(run.trial, claim, run) for claim in run.trial.claims]
+    watched = [Watched(run.trial, claim) for claim in run.trial.claims]
     seen = 0
     while any(waiting.values()):
         block = max(BLOCK, seen // 8)  # about 6 looks a doubling
@@ -40,7 +40,8 @@ def run_early(run: Runner) -> tuple[Status, list[dict[str, object]]]:
         window = {task: _take(groups, block) for task, groups in waiting.items()}
         within_budget = run.do(_shards(run, window))
         for each in watched:
-            each.look(run.units[each.claim.on].numbers[window[each.claim.on]])
+            _feed(run, each, run.units[each.claim.on].numbers[window[each.claim.on]])
+            each.look()
         if not within_budget:
             return "budget", [each.as_json() for each in watched]
         if any(waiting.values()) and all(each.decided() for each in watched):
@@ -71,25 +72,45 @@ def _shards(run: Runner, window: dict[str, np.ndarray]) -> Iterator[Shard]:
             yield run.shard(arm, task, 0, repeat, chosen, numbers[todo])
 
 
-class _Watched:
-    """A claim's confidence sequence, fed with the units of each block."""
+class Watched:
+    """A claim's confidence sequence, and where it stood at every look."""
 
-    def __init__(self, trial: Trial, claim: Claim, run: Runner) -> None:
-        self.trial, self.claim, self.run = trial, claim, run
+    def __init__(self, trial: Trial, claim: Claim) -> None:
+        self.claim = claim
         score = claim.score or trial.tasks[claim.on].scores[0].name
         self.spec = next(s for s in trial.tasks[claim.on].scores if s.name == score)
         self.level = claim_level(claim, trial.level, len(trial.claims))
         self.paired = isinstance(claim.other, str)
-        self.sequence: Any = _sequence(self.spec, self.paired, self.level, trial.errors)
+        self.sign = -1.0 if self.paired and self.spec.higher_is_better is False else 1.0
+        self.sequence = sequence_for(self.spec, self.paired, self.level)
         self.steps: list[dict[str, float]] = []
         self.seen = self.lost = 0
         self.clustered = False
 
-    def look(self, numbers: np.ndarray) -> None:
-        """Feed the block's units, and note where the interval stands."""
-        values = self._values(numbers)
-        if len(values):
-            self.sequence.update_many(values)
+    def feed(self, values: np.ndarray, kept: np.ndarray, asked: np.ndarray, groups: Any) -> None:
+        """Take units in order.
+
+        Parameters
+        ----------
+        values
+            Of the arm, or how much better it is than the other.
+        kept, asked
+            Masks: units with a value; units that were asked, with and without one.
+        groups
+            A cluster's code a unit, or None; a cluster is one observation, its mean.
+        """
+        # A budget may end a block half way: what was not asked is no loss.
+        self.seen += int(asked.sum())
+        self.lost += int((asked & ~kept).sum())
+        found = values[kept]
+        if groups is not None:
+            self.clustered = True
+            of = groups[kept]
+            found = np.array([found[of == name].mean() for name in dict.fromkeys(of.tolist())])
+        self.sequence.update_many(found)
+
+    def look(self) -> None:
+        """Note where the interval stands."""
         low, high = self.sequence.interval
         self.steps.append(
             {"n": self.sequence.n, "value": self.sequence.value, "low": low, "high": high}
@@ -99,11 +120,9 @@ class _Watched:
         """Whether the interval gives a verdict."""
         if self.lost > LOST_AT_MOST * max(1, self.seen):
             return False
-        last = self.steps[-1]
+        low, high = self.sequence.interval
         threshold = 0.0 if self.paired else float(self.claim.other)
-        verdict = decide(
-            self.claim.relation, last["low"], last["high"], self.claim.margin, threshold
-        )
+        verdict = decide(self.claim.relation, low, high, self.claim.margin, threshold)
         return verdict != "inconclusive"
 
     def as_json(self) -> dict[str, object]:
@@ -122,39 +141,39 @@ class _Watched:
             ],
         }
 
-    def _values(self, numbers: np.ndarray) -> np.ndarray:
-        values, keep, done, groups = self._column(self.claim.arm, numbers)
-        if self.paired:
-            other, other_keep, other_done, _ = self._column(str(self.claim.other), numbers)
-            sign = -1.0 if self.spec.higher_is_better is False else 1.0
-            values, keep, done = sign * (values - other), keep & other_keep, done & other_done
-        # A budget may end a block half way: what was not asked is no loss.
-        self.seen += int(done.sum())
-        self.lost += int((done & ~keep).sum())
-        if groups is None:
-            return np.asarray(values[keep])
-        self.clustered = True
-        kept, of = values[keep], groups[keep]
-        return np.array([kept[of == name].mean() for name in np.unique(of)])
 
-    def _column(
-        self, arm: str, numbers: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return (value, kept, done, cluster) a unit, in the order of ``numbers``."""
-        found = self.run.outcomes(arm, self.claim.on)
-        found = found.take(np.isin(found.unit, numbers))
-        values, keep = fill(found, self.spec.name, self.trial.errors)
-        rows = [np.flatnonzero(found.unit == number) for number in numbers]
-        done = np.array([len(r) == self.trial.repeats for r in rows], bool)
-        mean = np.array([values[r].mean() if len(r) else np.nan for r in rows])
-        kept = np.array([bool(keep[r].all()) for r in rows], bool) & done
-        groups = None
-        if found.cluster is not None:
-            groups = np.array([found.cluster[r[0]] if len(r) else -1 for r in rows])
-        return mean, kept, done, groups
+def _feed(run: Runner, watched: Watched, numbers: np.ndarray) -> None:
+    """Feed a claim's sequence with units that are in the store, in the order of ``numbers``."""
+    claim = watched.claim
+    values, keep, asked, groups = _column(run, watched, claim.arm, numbers)
+    if watched.paired:
+        other, other_keep, other_asked, _ = _column(run, watched, str(claim.other), numbers)
+        values = watched.sign * (values - other)
+        keep, asked = keep & other_keep, asked & other_asked
+    watched.feed(values, keep, asked, groups)
 
 
-def _sequence(spec: ScoreSpec, paired: bool, level: float, errors: str) -> Any:
+def _column(
+    run: Runner, watched: Watched, arm: str, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return (value, kept, asked, cluster) a unit, in the order of ``numbers``."""
+    found = run.outcomes(arm, watched.claim.on)
+    found = found.take(np.isin(found.unit, numbers))
+    values, keep = fill(found, watched.spec.name, run.trial.errors)
+    rows = [np.flatnonzero(found.unit == number) for number in numbers]
+    asked = np.array([len(r) == run.trial.repeats for r in rows], bool)
+    mean = np.array([values[r].mean() if len(r) else np.nan for r in rows])
+    kept = np.array([bool(keep[r].all()) for r in rows], bool) & asked
+    groups = None
+    if found.cluster is not None:
+        groups = np.array([found.cluster[r[0]] if len(r) else -1 for r in rows])
+    return mean, kept, asked, groups
+
+
+def sequence_for(
+    spec: ScoreSpec, paired: bool, level: float
+) -> BettingSequence | AsymptoticSequence:
+    """Return a confidence sequence of a score's mean, or of the mean of differences."""
     if spec.low is None or spec.high is None:
         return AsymptoticSequence(level)
     if paired:

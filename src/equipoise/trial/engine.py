@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from equipoise.trial.units import number_units
 from equipoise.trial.watch import Silent, Watcher
 from equipoise.trial.weigh import weigh
 from equipoise.trial.work import Shard
+
+if TYPE_CHECKING:
+    from equipoise.trial.allocated import Allocated
 
 SHARD_SECONDS = 4.0
 SHARD_MOST = 2_000
@@ -119,6 +122,7 @@ class Runner:
             label: store.task(trial.task_identities[label], label, recipe(task), task.scores)
             for label, task in trial.tasks.items()
         }
+        self.allocated: Allocated | None = None
         self.spent = Spent()
         self.began = time.monotonic()
         self.buffer = _Buffer(self)
@@ -144,6 +148,7 @@ class Runner:
                 )
             with listening(self.watcher.making):
                 status, sequences = self._work()
+            self.buffer.flush()
             result = weigh(self.trial, self, status, sequences, about)
         except KeyboardInterrupt:
             with contextlib.suppress(EquipoiseError):
@@ -162,11 +167,20 @@ class Runner:
         return result
 
     def _work(self) -> tuple[Status, list[dict[str, object]]]:
+        # A run that looks as it goes calls its executor often: its processes are kept.
+        kept = getattr(self.executor, "kept", contextlib.nullcontext)
+        if self.trial.allocate is not None:
+            from equipoise.trial.allocate import allocate
+
+            with kept():
+                self.allocated = allocate(self)
+            return self.allocated.status, self.allocated.sequences
         self.watcher.start(*self._count())
         if self.trial.stop == "early":
             from equipoise.trial.early import run_early
 
-            return run_early(self)
+            with kept():
+                return run_early(self)
         return ("finished" if self.do(self._all_shards()) else "budget"), []
 
     def _count(self) -> tuple[int, int]:
@@ -176,26 +190,36 @@ class Runner:
             for build in range(self.trial.builds_of(arm)):
                 total += len(self.units[task]) * self.trial.repeats
                 for numbers in np.array_split(self.units[task].numbers, 1 + total // SHARD_MOST):
-                    done += int(self._done(arm, task, build, numbers).sum())
+                    done += int(self.done(arm, task, build, numbers).sum())
         return total - done, done
 
     def do(self, shards: Iterator[Shard]) -> bool:
         """Run shards and write what comes; False when the budget ended it."""
+        with contextlib.closing(self.stream(shards)) as stream:
+            for _ in stream:
+                if self.over_budget(self.spent.units):
+                    break
+            else:
+                self.buffer.flush()
+                return True
+        self.buffer.flush()
+        return False
+
+    def stream(self, shards: Iterable[Shard]) -> Generator[tuple[Shard, list[Outcome]], None, None]:
+        """Run shards and yield each with its outcomes, which are kept within a second or so."""
         stream = self.executor.run(shards, self.buffer.add)
         try:
             for shard, outcomes in stream:
                 self.buffer.finish(shard, outcomes)
-                if self._over_budget():
-                    return False
+                yield shard, outcomes
         finally:
             stream.close()  # type: ignore[attr-defined]
-            self.buffer.flush()
-        return True
 
-    def _over_budget(self) -> bool:
+    def over_budget(self, units: int) -> bool:
+        """Say whether something ran out, of which so many units were used."""
         budget, spent = self.trial.budget, self.spent
         limits = (
-            (budget.units, spent.units),
+            (budget.units, units),
             (budget.tokens, spent.tokens),
             (budget.dollars, spent.dollars),
             (budget.seconds, time.monotonic() - self.began),
@@ -225,24 +249,34 @@ class Runner:
         self, arm: str, task: str, build: int, numbers: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each repeat with the positions in ``numbers`` that are yet to do."""
-        done = self._done(arm, task, build, numbers)
+        done = self.done(arm, task, build, numbers)
         for repeat in range(self.trial.repeats):
             todo = np.flatnonzero(~done[:, repeat])
             if len(todo):
                 yield repeat, todo
 
-    def _done(self, arm: str, task: str, build: int, numbers: np.ndarray) -> np.ndarray:
+    def done(self, arm: str, task: str, build: int, numbers: np.ndarray) -> np.ndarray:
+        """Return which units are done, a column a repeat."""
         return self.store.done_mask(
             self.arms[arm], self.tasks[task], build, numbers, self.trial.repeats
         )
 
     def outcomes(self, arm: str, task: str) -> Outcomes:
-        """Return what the store has of a cell, cut to this trial's size."""
-        return self.store.outcomes(self.arms[arm], self.tasks[task], **self._size(arm, task))
+        """Return what the store has of a cell, cut to this trial's size.
+
+        Of a trial that allocates, only the units that it chose: the store may have more.
+        """
+        found = self.store.outcomes(self.arms[arm], self.tasks[task], **self._size(arm, task))
+        if self.allocated is None:
+            return found
+        return found.take(np.isin(found.unit, self.allocated.numbers(arm, task)))
 
     def costs(self, arm: str, task: str) -> dict[str, Any]:
-        """Return what a cell cost, cut to this trial's size."""
-        return self.store.costs(self.arms[arm], self.tasks[task], **self._size(arm, task))
+        """Return what a cell cost, cut as `outcomes` is."""
+        chosen = None if self.allocated is None else self.allocated.numbers(arm, task)
+        return self.store.costs(
+            self.arms[arm], self.tasks[task], numbers=chosen, **self._size(arm, task)
+        )
 
     def _size(self, arm: str, task: str) -> dict[str, Any]:
         return {
@@ -267,7 +301,7 @@ class Runner:
             units=tuple(units),
             numbers=tuple(int(number) for number in numbers),
             seed=self.trial.seed,
-            keep=len(self.trial.arms) if self.trial.stop == "early" else 1,
+            keep=len(self.trial.arms) if self.trial.stop or self.trial.allocate else 1,
         )
 
 

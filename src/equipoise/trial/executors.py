@@ -53,15 +53,29 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._kept: ProcessPoolExecutor | None = None
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the processes, and the subjects they have made, from one `run` to the next."""
+        self._kept = self._pool()
+        try:
+            yield
+        finally:
+            _end(self._kept)
+            self._kept = None
+
+    def _pool(self) -> ProcessPoolExecutor:
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        return ProcessPoolExecutor(
+            self.workers, get_context("spawn"), initializer=_quiet_worker, initargs=(threads,)
+        )
 
     def run(
         self, shards: Iterable[Shard], on_outcome: OnOutcome | None = None
     ) -> Iterator[tuple[Shard, list[Outcome]]]:
         """Yield shards as they end; twice as many as workers wait at most."""
-        threads = max(1, (os.cpu_count() or 1) // self.workers)
-        pool = ProcessPoolExecutor(
-            self.workers, get_context("spawn"), initializer=_quiet_worker, initargs=(threads,)
-        )
+        pool = self._kept or self._pool()
         waiting: dict[Future[list[Outcome]], Shard] = {}
         source = iter(shards)
         more = True
@@ -77,7 +91,8 @@ class Processes:
                 for future in done:
                     yield waiting.pop(future), _result(future)
         finally:
-            _end(pool)
+            if pool is not self._kept:
+                _end(pool)
 
 
 def _result(future: Future[list[Outcome]]) -> list[Outcome]:

@@ -169,7 +169,7 @@ class _Resolver:
             **file.model_dump(
                 include={
                     "question", "seed", "repeats", "builds", "units", "level", "errors", "stop",
-                    "paper", "differs",
+                    "allocate", "paper", "differs",
                 }
             ),
         )  # fmt: skip

@@ -41,17 +41,35 @@ class Plan:
         """Units still to do."""
         return sum(cell.total - cell.done for cell in self.cells)
 
+    @property
+    def most(self) -> int | None:
+        """Units that a trial which allocates runs or reuses at most; None of any other."""
+        if self.trial.allocate is None:
+            return None
+        total = sum(cell.total for cell in self.cells)
+        return min(self.trial.budget.units or total, total)
+
+    def _seconds(self) -> float | None:
+        """Return what the units still to do may take, None where that is not known."""
+        known = [cell.seconds for cell in self.cells if cell.total > cell.done]
+        if None in known:
+            return None
+        seconds = sum(s for s in known if s is not None)
+        if self.most is None or self.most >= self.todo:
+            return seconds
+        return seconds * self.most / self.todo
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON contract of ``plan --json``."""
-        known = [cell.seconds for cell in self.cells if cell.total > cell.done]
-        seconds = None if None in known else sum(s for s in known if s is not None)
+        allocated = {"allocate": self.trial.allocate, "most": self.most}
         return {
             "trial": self.trial.name,
             "question": self.trial.question,
             "units": sum(cell.total for cell in self.cells),
             "done": sum(cell.done for cell in self.cells),
             "todo": self.todo,
-            "seconds": seconds,
+            "seconds": self._seconds(),
+            **(allocated if self.trial.allocate is not None else {}),
             "cells": [
                 {
                     "arm": cell.arm,

@@ -113,6 +113,7 @@ class Result:
     figures: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     sequences: Sequence[Mapping[str, Any]] = ()
+    allocation: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     level: float = 0.95
     policy: Literal["worst", "exclude"] = "worst"
@@ -161,6 +162,7 @@ class Result:
             "figures": list(self.figures) or None,
             "notices": list(self.notices),
             "sequences": list(self.sequences) or None,
+            "allocation": self.allocation,
             "differs": self.differs or None,
             "provenance": self.provenance,
             "run": self.run,

@@ -105,6 +105,9 @@ class TrialFile(_Strict):
     errors: Literal["worst", "exclude"] = "worst"
     stop: Literal["early"] | None = Field(default=None, description="End when all is decided.")
     budget: BudgetFile = BudgetFile()
+    allocate: Literal["bandit", "low_rank"] | None = Field(
+        default=None, description="Choose which arm runs which units next, to find the best arm."
+    )
     edit_report: bool | EditReportFile = Field(
         default=True, description="How far edited language models are from their reference."
     )

@@ -23,6 +23,7 @@ from equipoise.core import (
     capability_names,
     nearest,
 )
+from equipoise.trial.looking import looking_faults
 
 Relation = Literal["beats", "no_worse_than", "matches", "above", "below"]
 
@@ -187,6 +188,9 @@ class Trial:
         ``early`` ends when every claim is decided, by confidence sequences.
     budget
         Most the run may spend.
+    allocate
+        ``bandit`` (UCB-E) or ``low_rank`` (UCB-E-LRF) choose which arm runs which units next,
+        to find the best arm within the budget; None runs every arm on every unit.
     edit_report
         Settings of the task ``edit``, which is added where an arm edits the
         module of a language model; False leaves it out.
@@ -208,6 +212,7 @@ class Trial:
     errors: Literal["worst", "exclude"] = "worst"
     stop: Literal["early"] | None = None
     budget: Budget = Budget()
+    allocate: Literal["bandit", "low_rank"] | None = None
     edit_report: bool | Mapping[str, Any] = True
     paper: str | None = None
     differs: str = ""
@@ -217,6 +222,8 @@ class Trial:
         object.__setattr__(self, "claims", [self._completed(claim) for claim in self.claims])
         reference = next((arm.subject for arm in self.arms.values() if arm.open), None)
         if self.edit_report is False or reference is None or EDIT in self.tasks:
+            return
+        if self.allocate is not None:  # the report is about whole arms, and would run them all
             return
         if any(_edits(arm, reference) for arm in self.arms.values()):
             given = self.edit_report if isinstance(self.edit_report, Mapping) else {}
@@ -293,19 +300,7 @@ class Trial:
                     found.append((("tasks", task), str(error)))
         for index, claim in enumerate(self.claims):
             found += [(("claims", index), fault) for fault in self._claim_faults(claim, set(cells))]
-        if self.stop == "early":
-            found += [(("stop",), fault) for fault in self._early_faults()]
-        return found
-
-    def _early_faults(self) -> list[str]:
-        found = []
-        if not self.claims:
-            found.append("stop: early needs claims to stop for.")
-        if any(claim.measure is not None for claim in self.claims):
-            found.append("stop: early works for claims about means; name a `score`, no `measure`.")
-        if any(self.builds_of(arm) > 1 for arm in self.arms):
-            found.append("stop: early and builds do not go together; drop one of them.")
-        return found
+        return found + looking_faults(self)
 
     def _claim_faults(self, claim: Claim, cells: set[tuple[str, str]]) -> list[str]:
         if claim.on not in self.tasks:

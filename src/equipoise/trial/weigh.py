@@ -14,6 +14,7 @@ from equipoise.trial.trial import Claim, Trial
 from equipoise.trial.verdict import claim_level, correct, judge
 
 if TYPE_CHECKING:
+    from equipoise.trial.allocated import Allocated
     from equipoise.trial.engine import Runner
 
 
@@ -27,15 +28,16 @@ def weigh(
     """Return the result of a run whose outcomes are in the store."""
     outcomes = {cell: run.outcomes(*cell) for cell in trial.cells()}
     costs = [{"arm": arm, "task": task, **run.costs(arm, task)} for arm, task in trial.cells()]
-    estimates, effects = summarise(trial, outcomes)
-    claims = early_claims(trial, sequences) or weigh_claims(trial, outcomes)
+    estimates, effects = summarise(trial, outcomes, run.allocated)
+    claims = early_claims(trial, sequences, outcomes) or weigh_claims(trial, outcomes)
     units = sum(len(each) for each in outcomes.values())
+    errors = sum(int(each.failed.sum()) for each in outcomes.values())
     return Result(
         trial=trial.name,
         status=status,
         units=units,
-        errors=sum(int(each.failed.sum()) for each in outcomes.values()),
-        first_error=_first_error(run),
+        errors=errors,
+        first_error=_first_error(run) if errors else "",
         seconds=time.monotonic() - run.began,
         claims=claims,
         estimates=estimates,
@@ -51,6 +53,7 @@ def weigh(
         edits=edits(trial, run),
         figures=figures(trial, outcomes),
         notices=notices(trial),
+        allocation=None if run.allocated is None else run.allocated.as_json(costs),
         sequences=sequences,
         provenance=about,
         level=trial.level,
@@ -84,6 +87,9 @@ def edits(trial: Trial, run: Runner) -> list[dict[str, Any]]:
 def notices(trial: Trial) -> list[str]:
     """Return what every report on these subjects must say, each once."""
     found = dict.fromkeys(arm.subject.notice() for arm in trial.arms.values())
+    if trial.allocate is not None and any(trial.measures_of(task) for task in trial.tasks):
+        found["Which units ran followed from their scores; intervals of measures other than means "
+              "do not allow for that."] = None  # fmt: skip
     return [notice for notice in found if notice]
 
 
@@ -109,7 +115,9 @@ def figures(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[
 
 
 def summarise(
-    trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]
+    trial: Trial,
+    outcomes: Mapping[tuple[str, str], Outcomes],
+    allocated: Allocated | None = None,
 ) -> tuple[list[Row], list[Row]]:
     """Return the estimates of every arm and its effects against the control."""
     estimates: list[Row] = []
@@ -119,7 +127,10 @@ def summarise(
             continue
         rng = trial.rng.child("statistics", arm, task)
         spec = trial.tasks[task].scores[0]
-        mean = describe(found, spec.name, level=trial.level, errors=trial.errors)
+        if allocated is None:
+            mean = describe(found, spec.name, level=trial.level, errors=trial.errors)
+        else:
+            mean = allocated.estimate(arm, task)
         estimates.append(Row(arm, task, spec.name, mean, None, spec.higher_is_better, spec.unit))
         if trial.is_edit(task):  # both scores are its answer, and it has no control
             (other,) = trial.tasks[task].scores[1:]
@@ -131,12 +142,13 @@ def summarise(
             estimates += _measured(measure, trial, arm, task, outcomes, rng)
         control = outcomes.get((trial.control, task))
         if arm != trial.control and control is not None and spec.higher_is_better is not None:
-            against = effect(
-                found, control, spec.name, level=trial.level, errors=trial.errors, rng=rng
-            )
-            effects.append(
-                Row(arm, task, spec.name, against.estimate, trial.control, True, spec.unit)
-            )
+            if allocated is None:
+                against = effect(
+                    found, control, spec.name, level=trial.level, errors=trial.errors, rng=rng
+                ).estimate
+            else:
+                against = allocated.effect(arm, trial.control, task)
+            effects.append(Row(arm, task, spec.name, against, trial.control, True, spec.unit))
     return estimates, effects
 
 
@@ -194,8 +206,7 @@ def _weigh_claim(
     rng = trial.rng.child("claim", str(claim))
     arm = outcomes[claim.arm, claim.on]
     sides = [arm, *([outcomes[claim.other, claim.on]] if isinstance(claim.other, str) else [])]
-    # An arm of which nothing works says something about the set-up, not about the claim.
-    dead = any(len(side) and side.failed.all() for side in sides)
+    dead = _dead(claim, outcomes)
     if not all(len(side) for side in sides):
         raise UsageError("not one unit of this claim was done")
     score = claim.score or trial.tasks[claim.on].scores[0].name
@@ -227,13 +238,21 @@ def _value(measure: Measure, outcomes: Outcomes, level: float, rng: Rng) -> Esti
     return found
 
 
-def early_claims(trial: Trial, sequences: Sequence[Mapping[str, Any]]) -> list[ClaimResult] | None:
+def early_claims(
+    trial: Trial,
+    sequences: Sequence[Mapping[str, Any]],
+    outcomes: Mapping[tuple[str, str], Outcomes],
+) -> list[ClaimResult] | None:
     """Return the claims as their confidence sequences ended, or None without sequences."""
     if not sequences:
         return None
     found = []
     for claim, sequence in zip(trial.claims, sequences, strict=True):
         last = sequence["steps"][-1]
+        if not last["n"]:
+            why = "not one unit of this claim was done"
+            found.append(judge(claim, Estimate(float("nan"), level=trial.level, note=why)))
+            continue
         value, low, high = (
             float("nan") if last[name] is None else last[name] for name in ("value", "low", "high")
         )
@@ -246,5 +265,15 @@ def early_claims(trial: Trial, sequences: Sequence[Mapping[str, Any]]) -> list[C
             method=sequence["method"],
             note=sequence["note"],
         )
-        found.append(judge(claim, estimate, sequence["lost"]))
+        found.append(judge(claim, estimate, 1.0 if _dead(claim, outcomes) else sequence["lost"]))
     return found
+
+
+def _dead(claim: Claim, outcomes: Mapping[tuple[str, str], Outcomes]) -> bool:
+    """Say whether an arm of a claim has outcomes, and every one of them failed.
+
+    That says something about the set-up, and not about the claim.
+    """
+    sides = [claim.arm, *([claim.other] if isinstance(claim.other, str) else [])]
+    found = [outcomes[side, claim.on] for side in sides]
+    return any(len(side) and side.failed.all() for side in found)
