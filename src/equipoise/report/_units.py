@@ -94,9 +94,11 @@ def _task(
     found: Found,
 ) -> None:
     estimates = [e for e in row.get("estimates", ()) if e["task"] == task]
-    main = estimates[0]["name"] if estimates else None
+    scores = [spec.name for spec in store.specs(next(iter(arms.values()))["task"])]
+    # What stands first may be a measure, such as a debiased mean: its samples are the first score.
+    main = next((e["name"] for e in estimates if e["name"] in scores), scores[0])
     claimed = [c["score"] for c in row.get("claims", ()) if c["on"] == task and c.get("score")]
-    names = list(dict.fromkeys([*([main] if main else []), *claimed]))
+    names = list(dict.fromkeys([main, *claimed]))
     columns = {
         arm: store.outcomes(
             cell["arm"],
@@ -113,7 +115,8 @@ def _task(
         return
     found.distributions += [_distribution(task, name, columns, estimates) for name in names]
     for versus, arm, _, score in pairs:
-        if (name := score or main) and versus in columns and arm in columns:
+        name = score if score in scores else main
+        if versus in columns and arm in columns:
             shown = _disagreements(store, task, arms, columns, (versus, arm), name, each)
             found.pairs.append(shown)
     for arm, outcomes in columns.items():

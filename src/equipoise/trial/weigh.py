@@ -103,8 +103,7 @@ def figures(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[
             a: filled(o, trial.errors) for (a, t), o in outcomes.items() if t == task and len(o)
         }
         for measure in trial.measures_of(task):
-            entry = entry_of(measure)
-            name = entry.id if entry else type(measure).__name__
+            name = _name_of(measure)
             try:
                 drawn = measure.figure(here, trial.rng.child("figures", task, name))
             except UsageError:  # the estimate beside it says why
@@ -122,6 +121,7 @@ def summarise(
     """Return the estimates of every arm and its effects against the control."""
     estimates: list[Row] = []
     effects: list[Row] = []
+    preferred = {} if allocated is not None else _preferred(trial, outcomes)
     for (arm, task), found in outcomes.items():
         if not len(found):
             continue
@@ -131,6 +131,8 @@ def summarise(
             mean = describe(found, spec.name, level=trial.level, errors=trial.errors)
         else:
             mean = allocated.estimate(arm, task)
+        if task in preferred:
+            estimates += _measured(preferred[task], trial, arm, task, outcomes, rng)
         estimates.append(Row(arm, task, spec.name, mean, None, spec.higher_is_better, spec.unit))
         if trial.is_edit(task):  # both scores are its answer, and it has no control
             (other,) = trial.tasks[task].scores[1:]
@@ -139,17 +141,39 @@ def summarise(
             estimates.append(Row(arm, task, other.name, mean, None, better, other.unit))
             continue
         for measure in trial.measures_of(task):
-            estimates += _measured(measure, trial, arm, task, outcomes, rng)
+            if measure != preferred.get(task):
+                estimates += _measured(measure, trial, arm, task, outcomes, rng)
         control = outcomes.get((trial.control, task))
         if arm != trial.control and control is not None and spec.higher_is_better is not None:
-            if allocated is None:
-                against = effect(
-                    found, control, spec.name, level=trial.level, errors=trial.errors, rng=rng
-                ).estimate
-            else:
+            how: dict[str, Any] = {"level": trial.level, "errors": trial.errors, "rng": rng}
+            name = spec.name
+            if allocated is not None:
                 against = allocated.effect(arm, trial.control, task)
-            effects.append(Row(arm, task, spec.name, against, trial.control, True, spec.unit))
+            elif task in preferred:
+                name = _name_of(preferred[task])
+                against = measure_effect(preferred[task], found, control, **how).estimate
+            else:
+                against = effect(found, control, spec.name, **how).estimate
+            effects.append(Row(arm, task, name, against, trial.control, True, spec.unit))
     return estimates, effects
+
+
+def _preferred(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> dict[str, Measure]:
+    """Return the measures that tasks prefer to a mean, where they have an answer in every arm."""
+    found = {}
+    for task, spec in trial.tasks.items():
+        measure = spec.claimed()
+        if measure is None:
+            continue
+        here = [each for (_, t), each in outcomes.items() if t == task and len(each)]
+        try:
+            rng = trial.rng.child("preferred", task)
+            answers = [measure.measure(filled(each, trial.errors), rng) for each in here]
+        except UsageError:  # said where a claim asks for it
+            continue
+        if all(isinstance(each, Estimate) and each.has_interval for each in answers):
+            found[task] = measure
+    return found
 
 
 def _measured(
@@ -160,8 +184,7 @@ def _measured(
     outcomes: Mapping[tuple[str, str], Outcomes],
     rng: Rng,
 ) -> list[Row]:
-    entry = entry_of(measure)
-    name = entry.id if entry else type(measure).__name__
+    name = _name_of(measure)
     versus = None
     here: Any = filled(outcomes[arm, task], trial.errors)
     if measure.scope == "pair":
@@ -182,6 +205,11 @@ def _measured(
         found = {name: Estimate(float("nan"), level=trial.level, note=str(error))}
     label = "all arms" if measure.scope == "arms" else arm
     return [Row(label, task, key, each, versus, better) for key, each in found.items()]
+
+
+def _name_of(measure: Measure) -> str:
+    entry = entry_of(measure)
+    return entry.id if entry else type(measure).__name__
 
 
 def weigh_claims(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> list[ClaimResult]:
