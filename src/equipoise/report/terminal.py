@@ -372,12 +372,14 @@ def unit_pages(answers: list[dict[str, Any]], console: Console) -> None:
         console.print()
         console.rule(f"{row['arm']}: {row['status']}", align="left", style="dim")
         for message in row.get("transcript") or ():
-            console.print(f"{message.get('role', '?')}:", style="dim")
+            who = " ".join(str(message[key]) for key in ("role", "name") if message.get(key))
+            console.print(f"{_text(who or '?')}:", style="dim")
             console.print(_text(message.get("content")), soft_wrap=True)
             for call in message.get("tool_calls") or ():
                 console.print(_text(call), soft_wrap=True)
         if row.get("error"):
-            console.print(f"{row['error_kind']}: {row['error']}", style="red", soft_wrap=True)
+            told = _text(f"{row['error_kind']}: {row['error']}")
+            console.print(told, style="red", soft_wrap=True)
         elif not row.get("transcript"):
             console.print(_text(row["output"]), soft_wrap=True)
         console.print(scores, style="bold")
