@@ -48,31 +48,34 @@ def _fetch(name: str, package: dict[str, Any]) -> bytes:
 
 
 def _unpack(name: str, package: dict[str, Any], data: bytes, folder: Path) -> None:
+    missing = {at for at in package["files"] if not at.endswith("/")}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        for member in archive.getmembers():
+        for member in archive:
             path = member.name.removeprefix("package/")
-            target = next(
-                (
-                    to + path.removeprefix(at)
-                    for at, to in package["files"].items()
-                    if _under(path, at)
-                ),
-                None,
-            )
-            content = archive.extractfile(member) if target else None
-            if target is None or content is None:
+            at = next((each for each in package["files"] if _under(path, each)), None)
+            if at is None or not member.isfile():  # no links: they lead anywhere
                 continue
-            if ".." in Path(target).parts:
+            target = Path(package["files"][at] + path.removeprefix(at))
+            if target.is_absolute() or ".." in target.parts:
                 raise ValueError(f"{name}: the archive leaves its folder.")
-            file = folder / target
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content.read())
-            if file.suffix in (".js", ".css"):
-                packed = gzip.compress(file.read_bytes(), 9, mtime=0)
-                file.with_name(file.name + ".gz").write_bytes(packed)
+            content = archive.extractfile(member)
+            assert content is not None
+            _write(folder / target, content.read())
+            missing.discard(at)
+    if missing:
+        raise ValueError(f"{name}: the archive lacks {', '.join(sorted(missing))}.")
+
+
+def _write(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    if file.suffix in (".js", ".css"):
+        packed = gzip.compress(data, 9, mtime=0)
+        file.with_name(file.name + ".gz").write_bytes(packed)
 
 
 def _under(path: str, at: str) -> bool:
+    """Say whether a file is asked for: by its name, or as a font in a folder."""
     return path == at or (at.endswith("/") and path.startswith(at) and path.endswith(".woff2"))
 
 

@@ -68,18 +68,69 @@ def _outcome(i: int, right: bool, generator: np.random.Generator) -> Outcome:
 
 
 def _result(labels: list[str], run: int) -> dict:
-    estimates = [
-        {"arm": label, "task": "sums", "name": "correct", "higher_is_better": True,
-         "value": 0.55 + 0.03 * k, "low": 0.54 + 0.03 * k, "high": 0.56 + 0.03 * k,
-         "level": 0.95, "n": UNITS, "method": "wilson"}
-        for k, label in enumerate(labels)
+    """Return a result as a large trial has one: claims, effects, strata, figures, costs."""
+    control, *others = labels
+    better = {label: 0.03 * k for k, label in enumerate(labels)}
+
+    def mean(value: float, half: float = 0.003, n: int = UNITS) -> dict:
+        return {"value": value, "low": value - half, "high": value + half, "level": 0.95, "n": n,
+                "method": "t", "details": {"se": half / 1.96, "df": n - 1.0}}  # fmt: skip
+
+    def told(arm: str, name: str, each: dict, **more: object) -> dict:
+        return {"arm": arm, "task": "sums", "name": name, "higher_is_better": True, **each, **more}
+
+    claims = []
+    for arm in others:
+        each = mean(better[arm])
+        each["estimate"] = each.pop("value")
+        for relation, margin in (("beats", 0.0), ("matches", 0.02), ("beats", 0.1)):
+            right = {"beats": better[arm] > margin + 0.003, "matches": abs(better[arm]) < 0.017}
+            claims.append(
+                {"claim": f"{arm} {relation} {control} on sums by {margin:g}", "arm": arm,
+                 "verdict": "supported" if right[relation] else "refuted", "on": "sums",
+                 "relation": relation, "other": control, "margin": margin, **each}
+            )  # fmt: skip
+    estimates = [told(arm, "correct", mean(0.55 + better[arm])) for arm in labels]
+    estimates += [told(arm, "seconds_told", mean(250.0, 0.1)) for arm in labels]
+    estimates += [
+        told(arm, f"strata s{s}", mean(0.55 + better[arm] + 0.001 * s, 0.008, UNITS // 7))
+        for arm in labels
+        for s in range(7)
+    ]
+    effects = [
+        told(arm, name, mean(better[arm]), versus=control, p_value=0.0001)
+        for name in ("correct", "seconds_told")
+        for arm in others
+    ]
+    x = [i / 50 for i in range(51)]
+    series = [
+        {"name": arm, "look": "line", "x": x, "y": [v ** (1 + better[arm]) for v in x],
+         "low": [v ** (1.1 + better[arm]) for v in x],
+         "high": [v ** (0.9 + better[arm]) for v in x]}
+        for arm in labels
     ]  # fmt: skip
+    sequences = [
+        {"claim": each["claim"], "method": "confidence sequence", "level": 0.95,
+         "steps": [{"n": 1_000 * i, "value": each["estimate"], "low": each["low"] - 0.3 / i,
+                    "high": each["high"] + 0.3 / i} for i in range(1, 101)]}
+        for each in claims[:6]
+    ]  # fmt: skip
+    costs = [
+        {"arm": arm, "task": "sums", "units": UNITS, "outcomes": UNITS, "errors": 100,
+         "attempts": UNITS, "input_tokens": 12 * UNITS, "output_tokens": 42 * UNITS,
+         "dollars": 1.5, "seconds": 3_600.0}
+        for arm in labels
+    ]  # fmt: skip
+    figure = {"title": "Curve", "x": "share", "y": "right", "caption": "Bands are intervals.",
+              "series": series}  # fmt: skip
     return {
-        "trial": "million", "status": "finished", "units": ARMS * UNITS, "errors": 1000,
-        "seconds": 60.0, "level": 0.95, "policy": "worst", "control": labels[0], "claims": [],
-        "estimates": estimates, "effects": [],
+        "trial": "million", "question": "Which of ten arms adds best?", "status": "finished",
+        "verdict": "refuted", "units": ARMS * UNITS, "errors": 1000, "reused": 0,
+        "seconds": 60.0, "level": 0.95, "policy": "worst", "control": control, "claims": claims,
+        "estimates": estimates, "effects": effects, "sequences": sequences,
+        "figures": [{"task": "sums", "measure": name, "figure": figure} for name in ("one", "two")],
         "arms": {label: {"subject": {"bench": {}}, "treatments": []} for label in labels},
-        "tasks": {"sums": {"bench": {}}}, "costs": [], "notices": [],
+        "tasks": {"sums": {"bench": {}}}, "costs": costs, "notices": [],
         "provenance": {"date": "2026-01-01"}, "run": run,
     }  # fmt: skip
 

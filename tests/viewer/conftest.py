@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from tests.viewer.browser import chromium, site, visitor  # noqa: F401 - fixtures
 
 from equipoise.core import Outcome, ScoreSpec, Unit, Usage
 from equipoise.store import Store

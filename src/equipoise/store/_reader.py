@@ -8,22 +8,22 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from equipoise.core import Outcomes, RunError, ScoreSpec, UsageError
+from equipoise.core import Outcomes, RunError, UsageError
 from equipoise.store import _blobs as blobs_
-from equipoise.store import _browse as browse
 from equipoise.store import _compare as compare
 from equipoise.store import _dialect as dialect
 from equipoise.store import _packing as packing
 from equipoise.store import _read as read
 from equipoise.store._costs import read_costs
-from equipoise.store._browse import UnitScores
+from equipoise.store._pages import Pages
 from equipoise.store._tables import arms, blobs, outcomes, runs, tasks, units
 
 
-class Reader:
+class Reader(Pages):
     """What can be asked of a store."""
 
     def __init__(self, engine: Engine, place: str) -> None:
@@ -156,9 +156,19 @@ class Reader:
                 yield [read.as_row(row) for row in rows]
 
     def unit(
-        self, arm: int, task: int, unit_id: str, repeat: int = 0, build: int = 0
+        self,
+        arm: int,
+        task: int,
+        unit_id: str,
+        repeat: int = 0,
+        build: int = 0,
+        *,
+        largest: int | None = None,
     ) -> dict[str, Any]:
         """Return everything about one unit in one arm: transcript, artifacts, past attempts.
+
+        Of artifacts that take more than ``largest`` bytes in the store the first bytes come
+        alone, as `Large`.
 
         Raises
         ------
@@ -176,7 +186,7 @@ class Reader:
                 raise self._no_outcome(connection, arm, task, name, repeat, build)
             row = read.as_row(values)
             row["transcript"] = blobs_.read_transcript(connection, values[-2])
-            row["artifacts"] = blobs_.read_artifacts(connection, values[-1])
+            row["artifacts"] = blobs_.read_artifacts(connection, values[-1], largest)
             number = select(units.c.number).where(units.c.task == task, units.c.unit == name)
             past = select(c.attempt, c.status, c.error_kind, c.error, c.run).where(
                 c.arm == arm,
@@ -228,7 +238,7 @@ class Reader:
                 names = [spec.name for spec in read.specs_of(connection, each["task"])]
                 found.append(
                     {"arm": each["arm_label"], "task": each["task_label"]}
-                    | read.read_costs(connection, which)
+                    | read_costs(connection, which)
                     | {"scores": read.read_means(connection, which, names)}
                 )
         return found
@@ -271,88 +281,6 @@ class Reader:
         with self._connected() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
-    def browse(self, **asked: Any) -> tuple[int, list[dict[str, Any]]]:
-        """Return how many runs match, and one stretch of them with verdicts and costs.
-
-        Parameters
-        ----------
-        asked
-            ``search`` (in names, papers and questions), ``verdict``, ``status``, ``sort``,
-            ``limit`` and ``offset``.
-        """
-        with self._connected() as connection:
-            return browse.list_runs(connection, **asked)
-
-    def unit_scores(
-        self,
-        arm: int,
-        task: int,
-        score: str,
-        *,
-        builds: int | None = None,
-        repeats: int | None = None,
-        units: int | None = None,
-    ) -> UnitScores:
-        """Return one score of an arm on a task as columns, a row a unit."""
-        with self._connected() as connection:
-            which = read.size_of(arm, task, builds, repeats, units)
-            return browse.unit_scores(connection, which, score, read.latest())
-
-    def units_like(
-        self, task: int, *, stratum: str = "", cluster: str = "", name: str = ""
-    ) -> np.ndarray:
-        """Return the numbers of a task's units in a stratum or cluster, or with a part of an id."""
-        with self._connected() as connection:
-            return browse.units_like(connection, task, stratum=stratum, cluster=cluster, name=name)
-
-    def units_named(self, task: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return some units of a task, in the order asked; numbers that are not there are left."""
-        with self._connected() as connection:
-            return browse.units_named(connection, task, numbers)
-
-    def number_of(self, task: int, unit_id: str) -> int:
-        """Return a unit's number; -1 where there is no such unit."""
-        query = select(units.c.number).where(
-            units.c.unit == packing.text(unit_id), units.c.task == task
-        )
-        with self._connected() as connection:
-            found = connection.execute(query).scalar()
-            return -1 if found is None else int(found)
-
-    def strata(self, task: int) -> list[str]:
-        """Return the names of a task's first strata."""
-        with self._connected() as connection:
-            return browse.strata(connection, task)
-
-    def specs(self, task: int) -> tuple[ScoreSpec, ...]:
-        """Return how the scores of a task are read."""
-        with self._connected() as connection:
-            return read.specs_of(connection, task)
-
-    def texts(
-        self, arm: int, task: int, size: int = 2_000
-    ) -> Iterator[list[tuple[int, int, int, int, Any, str | None]]]:
-        """Yield build, repeat, unit, attempt, output and error of outcomes, some at a time."""
-        with self._connected() as connection:
-            yield from browse.texts(connection, arm, task, size)
-
-    def count(self, arm: int, task: int) -> int:
-        """Return how many outcomes an arm has on a task, every attempt counted."""
-        with self._connected() as connection:
-            return browse.count(connection, arm, task)
-
-    def first_run(self) -> tuple[Any, ...] | None:
-        """Return trial and start of the first run: what tells this store from another one."""
-        query = select(runs.c.trial, runs.c.started).order_by(runs.c.id).limit(1)
-        with self._connected() as connection:
-            row = connection.execute(query).first()
-            return None if row is None else tuple(row)
-
-    def written(self) -> int:
-        """Return how many outcomes all runs have added: it moves whenever there are new ones."""
-        with self._connected() as connection:
-            return int(connection.execute(select(func.sum(runs.c.written))).scalar() or 0)
-
     def run(self, which: int | str = "last") -> dict[str, Any]:
         """Return a run by number, ``"last"``, or the name of a trial (its last run).
 
@@ -380,6 +308,8 @@ class Reader:
                     yield chosen
         except raised as error:
             raise dialect.fault(error, self.place) from error
+        except PoolTimeoutError as error:
+            raise RunError(f"{self.place}: too many read it at once; try again.") from error
         except packing.DAMAGED as error:
             raise RunError(
                 f"{self.place}: the store is damaged; restore it from a backup."

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from equipoise.core import EquipoiseError, RunError
 from equipoise.viewer.library import Library
 from equipoise.viewer.pages import refusal
-from equipoise.viewer.security import Guard
+from equipoise.viewer.security import HEADERS, Guard
 
 ROOMS = ("static", "trials", "trial", "units", "unit", "catalogue", "compare", "live", "downloads")
 """Modules with a router each."""
@@ -41,6 +41,7 @@ def create_app(place: str | Path, token: str, *, hosts: frozenset[str] | None = 
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.library = Library(place)
+    app.state.channels = {}
     for room in ROOMS:
         app.include_router(import_module(f"equipoise.viewer.{room}").router)
     app.add_exception_handler(EquipoiseError, _said)
@@ -55,6 +56,7 @@ def create_app(place: str | Path, token: str, *, hosts: frozenset[str] | None = 
 def library(request: Request) -> Library:
     """Return the store that the application shows."""
     found: Library = request.app.state.library
+    found.refresh()
     return found
 
 
@@ -76,4 +78,7 @@ def _misread(request: Request, error: Any) -> Response:
 
 
 def _broken(request: Request, error: Exception) -> Response:
-    return refusal(request, 500, f"The page could not be made: {type(error).__name__}.")
+    # This answer is made outside of the guard, which binds all others.
+    answer = refusal(request, 500, f"The page could not be made: {type(error).__name__}.")
+    answer.raw_headers.extend(HEADERS.items())
+    return answer

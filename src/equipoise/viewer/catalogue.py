@@ -91,7 +91,7 @@ def _matches(entry: Entry, q: str, kind: str, field: str) -> bool:
 
 
 def _line(entry: Entry) -> dict[str, Any]:
-    outcome = _outcome(entry.card.paper) if entry.card.paper else ""
+    outcome = _outcome(entry.id) if entry.card.paper else ""
     return {
         "id": entry.id,
         "kind": entry.kind,
@@ -103,8 +103,8 @@ def _line(entry: Entry) -> dict[str, Any]:
 
 
 @functools.cache
-def _outcome(paper: str) -> str:
-    row = ledger(catalog().paper(paper))
+def _outcome(name: str) -> str:
+    row = ledger(catalog().find(name).card)
     return str(row["outcome"]) if row else ""
 
 

@@ -54,8 +54,11 @@ def compared(
         "tasks": [],
     }
     if chosen:
-        shown |= _board(store, chosen, level)
-        shown |= _tables(store, chosen, score, correct, level)
+        key = ("compare", *((run["id"], run["status"]) for run in chosen), level)
+        shown |= store.once(key, lambda: _board(store, chosen, level))
+        shown |= store.once(
+            (*key, score, correct), lambda: _tables(store, chosen, score, correct, level)
+        )
     return page(request, "compare.html.j2", **shown)
 
 
@@ -66,7 +69,8 @@ def board(
     """Return the leaderboard as a Vega-Lite chart."""
     store = library(request)
     chosen = [store.run(int(each)) for each in runs.replace(",", " ").split()[:MOST]]
-    found, tasks = leaderboard(store, chosen, level)
+    key = ("board", *((run["id"], run["status"]) for run in chosen), level)
+    found, tasks = store.once(key, lambda: leaderboard(store, chosen, level))
     return vega.dressed(vega.board(found, tasks))
 
 

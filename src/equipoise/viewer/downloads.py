@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -17,6 +16,7 @@ from equipoise.core import UsageError
 from equipoise.report import html
 from equipoise.store.exporting import export
 from equipoise.viewer.app import library
+from equipoise.viewer.pages import AS_IT_IS
 
 if TYPE_CHECKING:
     from equipoise.store import Store
@@ -41,7 +41,7 @@ def download(request: Request, number: int, kind: Kind) -> Response:
     store = library(request)
     run = store.run(number)
     name = re.sub(r"[^\w.-]+", "-", run["trial"], flags=re.ASCII).strip("-.") or "run"
-    headers = {"content-disposition": f'attachment; filename="{name}-{number}.{kind}"'}
+    headers = {"content-disposition": f'attachment; filename="{name}-{number}.{kind}"', **AS_IT_IS}
     if kind == "yaml":
         if not run["file"]:
             raise UsageError(f"Run {number} was not made from a trial file.")
@@ -57,21 +57,13 @@ def download(request: Request, number: int, kind: Kind) -> Response:
         import json
 
         return Response(json.dumps(row, indent=2), media_type=_TYPES[kind], headers=headers)
-    handle, path = tempfile.mkstemp(prefix="equipoise-", suffix=f".{kind}")
-    os.close(handle)
-    try:
-        export(store, number, Path(path), f".{kind}")
-    except BaseException:
-        Path(path).unlink(missing_ok=True)
-        raise
-    return StreamingResponse(_sent(Path(path)), media_type=_TYPES[kind], headers=headers)
+    # The file goes when nothing refers to it any more: also when nobody waited for its first byte.
+    made = tempfile.NamedTemporaryFile(prefix="equipoise-", suffix=f".{kind}")  # noqa: SIM115
+    export(store, number, Path(made.name), f".{kind}")
+    return StreamingResponse(_sent(made), media_type=_TYPES[kind], headers=headers)
 
 
-def _sent(path: Path) -> Iterator[bytes]:
-    """Yield a file and remove it, also when nobody listens any more."""
-    try:
-        with path.open("rb") as file:
-            while part := file.read(_STEP):
-                yield part
-    finally:
-        path.unlink(missing_ok=True)
+def _sent(made: Any) -> Iterator[bytes]:
+    with made, Path(made.name).open("rb") as file:
+        while part := file.read(_STEP):
+            yield part

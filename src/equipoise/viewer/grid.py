@@ -27,6 +27,9 @@ SHOWS: Mapping[str, str] = {
 }
 
 
+MOST_KINDS = 200
+
+
 @dataclass(frozen=True)
 class Grid:
     """One score of a task, units down and arms across.
@@ -39,10 +42,10 @@ class Grid:
         Unit numbers that any arm has an outcome for, rising, shape ``(units,)``.
     value
         Mean score, NaN where there is none, shape ``(units, arms)``.
-    failed
-        Whether an outcome failed, the same shape.
     kind
-        Kind of its error: a place in ``kinds``, 0 for none.
+        Kind of error where an outcome failed: a place in ``kinds``, 0 for none.
+    kinds
+        Kinds of errors by place; the first stands for none.
     spec
         How the score is read.
     """
@@ -50,44 +53,55 @@ class Grid:
     arms: tuple[str, ...]
     numbers: np.ndarray
     value: np.ndarray
-    failed: np.ndarray
     kind: np.ndarray
     kinds: tuple[str, ...]
     spec: ScoreSpec
 
     @classmethod
-    def read(cls, store: Any, cells: Mapping[str, Mapping[str, Any]], spec: ScoreSpec) -> Grid:
-        """Read the cells of a task, by the label of their arm."""
+    def read(
+        cls,
+        store: Any,
+        cells: Mapping[str, Mapping[str, Any]],
+        spec: ScoreSpec,
+        *,
+        below: int | None = None,
+    ) -> Grid:
+        """Read the cells of a task, by the label of their arm.
+
+        ``below`` reads the units with a smaller number alone.
+        """
         columns = {
             arm: store.unit_scores(
                 cell["arm"],
                 cell["task"],
                 spec.name,
+                below=below,
                 **{name: cell[name] for name in ("units", "builds", "repeats")},
             )
             for arm, cell in cells.items()
         }
         numbers = np.unique(np.concatenate([each.unit for each in columns.values()]))
         shape = (len(numbers), len(columns))
-        value, failed = np.full(shape, np.nan, np.float32), np.zeros(shape, bool)
-        kind, kinds = np.zeros(shape, np.int16), [""]
+        value, kind, kinds = np.full(shape, np.nan), np.zeros(shape, np.int16), [""]
         for place, each in enumerate(columns.values()):
             at = np.searchsorted(numbers, each.unit)
             value[at, place] = each.value
-            failed[at, place] = each.failed > 0
-            wrong = np.flatnonzero(each.failed > 0)
-            for name in dict.fromkeys(each.kind[wrong]):
-                if name not in kinds:
-                    kinds.append(name)
-                same = wrong[each.kind[wrong] == name]
-                kind[at[same], place] = kinds.index(name)
-        return cls(tuple(columns), numbers, value, failed, kind, tuple(kinds), spec)
+            wrong = np.flatnonzero(each.failed)
+            names, where = np.unique(each.kind[wrong].astype(str), return_inverse=True)
+            codes = np.array([_code(kinds, str(name)) for name in names], np.int16)
+            kind[at[wrong], place] = codes[where]
+        return cls(tuple(columns), numbers, value, kind, tuple(kinds), spec)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its columns, those that are worked out later included."""
-        held = (self.numbers, self.value, self.failed, self.kind)
-        return sum(each.nbytes for each in held) + 2 * self.value.nbytes
+        held = self.numbers.nbytes + self.value.nbytes + self.kind.nbytes
+        return held + self.value.nbytes + self.numbers.nbytes  # `filled` and `spread`
+
+    @property
+    def failed(self) -> np.ndarray:
+        """Whether an outcome of a unit failed, shape ``(units, arms)``."""
+        return np.asarray(self.kind > 0)
 
     @cached_property
     def filled(self) -> np.ndarray:
@@ -103,13 +117,13 @@ class Grid:
         filled = self.filled
         low = np.where(np.isnan(filled), np.inf, filled).min(axis=1)
         high = np.where(np.isnan(filled), -np.inf, filled).max(axis=1)
-        return np.where(high > low, high - low, 0.0)
+        return np.asarray(np.subtract(high, low, out=np.zeros(len(low)), where=high > low))
 
     def gain(self, arm: int) -> np.ndarray:
         """Return how much better an arm is than the first, NaN where either has no score."""
         sign = -1.0 if self.spec.higher_is_better is False else 1.0
-        filled = self.filled
-        return np.asarray(sign * (filled[:, arm] - filled[:, 0]))
+        with np.errstate(invalid="ignore"):  # no gain between two infinities
+            return np.asarray(sign * (self.filled[:, arm] - self.filled[:, 0]))
 
     def choose(
         self,
@@ -181,14 +195,22 @@ class Grid:
             return rows[::-1] if descending else rows
         key = self.spread[rows] if sort == "spread" else self.filled[rows, self.place(sort)]
         missing = np.isnan(key)
-        by = np.where(missing, np.inf, -key if descending else key)
-        return np.asarray(rows[np.argsort(by, kind="stable")])
+        return np.asarray(rows[np.lexsort((-key if descending else key, missing))])
 
     def place(self, arm: str) -> int:
         """Return an arm's column."""
         if arm not in self.arms:
             raise UsageError(f'No arm "{arm}" in this run.{nearest(arm, self.arms)}')
         return self.arms.index(arm)
+
+
+def _code(kinds: list[str], name: str) -> int:
+    """Return the place of a kind of error, adding it; beyond so many they share one."""
+    if name not in kinds:
+        name = name if len(kinds) <= MOST_KINDS else "other errors"
+    if name not in kinds:
+        kinds.append(name)
+    return kinds.index(name)
 
 
 def cells_of(run: Mapping[str, Any], task: str) -> dict[str, Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from equipoise.core import EquipoiseError, Rng
+from equipoise.core import EquipoiseError, Rng, RunError, UsageError
 from equipoise.report import words
 from equipoise.report._page import claim_panel
 from equipoise.trial.compare import describe, effect
@@ -23,7 +23,7 @@ from equipoise.trial.schema import ClaimFile, TrialFile
 from equipoise.trial.trial import Claim
 from equipoise.trial.verdict import claim_level, judge
 from equipoise.viewer.app import library
-from equipoise.viewer.pages import environment
+from equipoise.viewer.pages import AS_IT_IS, environment
 
 router = APIRouter()
 
@@ -35,32 +35,78 @@ SHARE = 0.02
 @router.get("/runs/{number}/live")
 async def live(request: Request, number: int) -> StreamingResponse:
     """Send how far a run is, until it ends or nobody listens."""
-    store = library(request)
+    store = await run_in_threadpool(library, request)
     await run_in_threadpool(store.run, number)  # a run that is not there is refused at once
+    channels: dict[int, Channel] = request.app.state.channels
+    channel = channels.get(number)
+    if channel is None or channel.ended:
+        channel = channels[number] = Channel(Watch(store, number))
     return StreamingResponse(
-        _events(store, number),
+        channel.listen(),
         media_type="text/event-stream",
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        headers={"cache-control": "no-store", "x-accel-buffering": "no", **AS_IT_IS},
     )
 
 
-async def _events(store: Any, number: int) -> AsyncIterator[str]:
-    yield "retry: 2000\n\n"
-    watch = Watch(store, number)
-    while True:
-        began = time.perf_counter()
+class Channel:
+    """Looks at a run for all the pages that listen: ten of them cost what one does."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.ended = self.closed = False
+        self.listeners = 0
+        self._shown = ""
+        self._version = 0
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> AsyncIterator[str]:
+        """Yield what has changed, as events, until the run ends."""
+        yield "retry: 2000\n\n"
+        self.listeners += 1
         try:
-            shown, running = await run_in_threadpool(watch.look)
-        except EquipoiseError:  # locked for a moment; the next look will do
-            await asyncio.sleep(5 * EVERY)
-            continue
-        if shown is not None:
-            data = "".join(f"data: {line}\n" for line in shown.splitlines())
-            yield f"event: progress\n{data}\n"
-        if not running:
-            yield "event: ended\ndata: \n\n"
-            return
-        await asyncio.sleep(max(EVERY, (time.perf_counter() - began) / SHARE))
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._look())
+            seen = 0
+            while not self.closed:
+                news = self._news
+                if self._version > seen:
+                    seen = self._version
+                    data = "".join(f"data: {line}\n" for line in self._shown.splitlines())
+                    yield f"event: progress\n{data}\n"
+                elif self.ended:
+                    yield "event: ended\ndata: \n\n"
+                    return
+                else:
+                    await news.wait()
+        finally:
+            self.listeners -= 1
+            if not self.listeners and self._task is not None:
+                self._task.cancel()
+
+    def close(self) -> None:
+        """Let the listeners go without a word: the server ends, the page stays as it is."""
+        self.closed = True
+        self._news.set()
+
+    async def _look(self) -> None:
+        while not self.ended:
+            began = time.perf_counter()
+            try:
+                shown, running = await run_in_threadpool(self.watch.look)
+            except RunError:  # locked for a moment; the next look will do
+                await asyncio.sleep(5 * EVERY)
+                continue
+            except UsageError:  # the store or the run is there no more: the page will say so
+                shown, running = None, False
+            if shown is not None:
+                self._shown, self._version = shown, self._version + 1
+            self.ended = not running
+            if shown is not None or self.ended:
+                self._news.set()
+                self._news = asyncio.Event()
+            if running:
+                await asyncio.sleep(max(EVERY, (time.perf_counter() - began) / SHARE))
 
 
 @dataclass
@@ -75,6 +121,7 @@ class Watch:
 
     def look(self) -> tuple[str | None, bool]:
         """Return a part of the page, None where nothing is new, and whether the run goes on."""
+        self.store.refresh()
         run = self.store.run(self.number)
         running = run["status"] == "running"
         now = time.monotonic()

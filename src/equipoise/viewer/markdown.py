@@ -36,6 +36,7 @@ def as_html(text: str) -> Markup:
         return _MARK.format(len(equations) - 1)
 
     html = str(_parser().render(_MATH.sub(keep, text)))
+    html = html.replace("<pre>", '<pre tabindex="0">')  # keys can scroll it
     for place, equation in enumerate(equations):
         html = html.replace(_MARK.format(place), str(equation))
     return Markup(html)  # noqa: S704 - the parser escapes what it is given

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 VENDORED = HERE / "static" / "vendor"
 
+AS_IT_IS = {"content-encoding": "identity"}
+"""For what must not be packed on its way: streams, and files that are large or packed already."""
+
 
 @functools.cache
 def environment() -> Environment:

@@ -1,7 +1,8 @@
 """Full-text search in what subjects answered: an index beside the store, made when first asked.
 
 The index is SQLite's FTS5. It holds words and no texts, and it only grows: what runs have added
-since is indexed at the next search. It may be deleted at any time.
+since is indexed at the next search. It may be deleted at any time, and is made anew where it is
+damaged or belongs to another store.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import secrets
 import sqlite3
 import tempfile
 import threading
@@ -19,14 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.core import UsageError
+from equipoise.core import EquipoiseError, RunError, UsageError
 from equipoise.report._text import as_text
 
-MOST = 250_000
-"""Most outcomes of an arm that one search gives; a commoner word tells little."""
-
-_VERSION = 1
-_STEP = 2_000
+_VERSION = 2
+_STEP = 250
 _CELL = 40  # bits below a cell's number: 8 for the attempt, 32 for the unit
 _UNIT = (1 << 32) - 1
 
@@ -60,8 +59,11 @@ class Search:
         self.store = store
         self.path, self._folder = _beside(place)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._at_work: dict[Any, threading.Thread] = {}
         self._fresh: dict[Any, int] = {}
+        self._faults: dict[Any, str] = {}
+        self._made = ""
         self.shares: dict[Any, float] = {}
 
     def close(self) -> None:
@@ -73,6 +75,11 @@ class Search:
         """Say whether these cells are indexed; else see to it in the background.
 
         ``shares[key]`` tells how far that is, from 0 to 1.
+
+        Raises
+        ------
+        RunError
+            If they could not be indexed; the next call tries again.
         """
         written = self.store.written()
         with self._lock:
@@ -87,65 +94,100 @@ class Search:
                 self._at_work[key] = thread
                 thread.start()
         thread.join(wait)
+        if fault := self._faults.pop(key, ""):
+            raise RunError(fault)
         return bool(self._fresh.get(key) == written)
 
-    def find(self, words: str, cells: Sequence[Cell]) -> dict[int, np.ndarray]:
-        """Return the units that have an outcome with all the words, by the number of the arm.
+    def find(self, words: str, cells: Sequence[Cell]) -> np.ndarray | None:
+        """Return the units of which an outcome has all the words, rising.
 
-        Case and accents do not matter; the last word may be a beginning; a phrase
-        stands in double quotes.
+        Case and accents do not matter; the last word may be a beginning; a phrase stands in
+        double quotes. None means that the index is another one than `ready` saw, or damaged:
+        it is to be asked again, and makes it anew.
         """
         asked = query(words)
-        found: dict[int, np.ndarray] = {}
-        with self._connected() as connection:
-            for cell in cells:
-                numbers = connection.execute(
-                    "SELECT id FROM cells WHERE arm = ? AND task = ?", (cell["arm"], cell["task"])
-                )
-                hits = [_hits(connection, asked, number) for (number,) in numbers.fetchall()]
-                units = np.concatenate(hits) if hits else np.empty(0, np.int64)
-                found[cell["arm"]] = np.unique(units & _UNIT)
-        return found
+        try:
+            with self._connected() as connection:
+                if _made(connection) != self._made:  # somebody deleted it, or it was damaged
+                    self._fresh.clear()
+                    return None
+                found = [
+                    _hits(connection, asked, first, last)
+                    for first, last in _stretches(connection, cells)
+                ]
+        except sqlite3.DatabaseError as error:
+            if not _damaged(error):
+                raise RunError(f"{self.path}: the index cannot be read: {error}.") from error
+            self._forget()
+            return None
+        return np.unique(np.concatenate([*found, np.empty(0, np.int64)]) & _UNIT)
 
     def _index(self, key: Any, cells: list[Cell], written: int) -> None:
-        counts = [self.store.count(cell["arm"], cell["task"]) for cell in cells]
-        done, total = 0, max(1, sum(counts))
-        with self._connected() as connection:
-            for cell, count in zip(cells, counts, strict=True):
-                if count != _indexed(connection, cell):
-                    for n in self._add(connection, cell["arm"], cell["task"]):
-                        self.shares[key] = (done + n) / total
-                    connection.commit()
-                done += count
-                self.shares[key] = done / total
-        self._fresh[key] = written
+        """Index what is new in some cells; runs in a thread of its own."""
+        try:
+            counts = [self.store.count(cell["arm"], cell["task"]) for cell in cells]
+            done, total = 0, max(1, sum(counts))
+            with self._writing, self._connected() as connection:
+                for cell, count in zip(cells, counts, strict=True):
+                    if count != _indexed(connection, cell):
+                        for n in self._add(connection, cell["arm"], cell["task"]):
+                            self.shares[key] = (done + n) / total
+                    done += count
+                    self.shares[key] = done / total
+                self._made = _made(connection)
+            self._fresh[key] = written
+        except sqlite3.DatabaseError as error:
+            if _damaged(error):
+                self._forget()  # the next look begins anew
+            else:  # a full disk, above all
+                self._faults[key] = f"{self.path}: the answers cannot be indexed: {error}."
+        except EquipoiseError as error:
+            self._faults[key] = str(error)
 
     def _add(self, connection: sqlite3.Connection, arm: int, task: int) -> Iterator[int]:
-        """Index what is new in a cell, some thousand outcomes at a time."""
-        numbers: dict[tuple[int, int], int] = {}
-        known: dict[int, set[int]] = {}
-        seen = 0
-        for rows in self.store.texts(arm, task, _STEP):
-            fresh = []
-            for build, repeat, unit, attempt, output, error in rows:
-                number = numbers.get((build, repeat))
-                if number is None:
-                    number = numbers[build, repeat] = _number(connection, arm, task, build, repeat)
-                    known[number] = _known(connection, number)
-                row = number << _CELL | min(attempt, 255) << 32 | unit
-                if row not in known[number]:
-                    fresh.append((row, f"{as_text(output)}\n{error or ''}"))
-            connection.executemany("INSERT INTO words (rowid, said) VALUES (?, ?)", fresh)
-            seen += len(rows)
+        """Index what is new in a cell, some at a time, and yield how many outcomes were seen."""
+        keys = self.store.keys(arm, task)
+        numbers = {
+            (build, repeat): _number(connection, arm, task, build, repeat)
+            for build, repeat in np.unique(keys[:, :2], axis=0).tolist()
+        }
+        known = np.concatenate([_known(connection, each) for each in numbers.values()])
+        wanted: set[int] | None = None
+        units: np.ndarray | None = None
+        if len(known):
+            cell = np.array([numbers[build, repeat] for build, repeat in keys[:, :2].tolist()])
+            rows = _row(cell, keys[:, 3], keys[:, 2])
+            new = ~np.isin(rows, known)
+            wanted, units = set(rows[new].tolist()), np.unique(keys[new, 2])
+        seen = len(known)
+        for part in self.store.texts(arm, task, _STEP, units=units):
+            fresh = (
+                (row, f"{as_text(output)}\n{error or ''}")
+                for build, repeat, unit, attempt, output, error in part
+                for row in (int(_row(numbers[build, repeat], attempt, unit)),)
+                if wanted is None or row in wanted
+            )
+            # A second outcome of one key can only be an attempt beyond the 255th.
+            connection.executemany("INSERT OR IGNORE INTO words (rowid, said) VALUES (?, ?)", fresh)
+            seen += _STEP
+            connection.commit()
             yield seen
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._fresh.clear()
+            _remove(self.path)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = self._open()
-        except sqlite3.DatabaseError:  # half written at a power cut: it is made anew
-            self.path.unlink(missing_ok=True)
-            connection = self._open()
+        with self._lock:
+            try:
+                connection = self._open()
+            except sqlite3.DatabaseError as error:
+                if not _damaged(error):
+                    raise
+                _remove(self.path)
+                connection = self._open()
         with contextlib.closing(connection):
             yield connection
 
@@ -153,11 +195,13 @@ class Search:
         connection = sqlite3.connect(self.path, timeout=30)
         try:
             connection.execute("PRAGMA synchronous=OFF")
+            connection.execute("PRAGMA journal_mode=WAL")  # to search while another task is read
             connection.executescript(_TABLES)
             mark = f"{_VERSION} {_fingerprint(self.store)}"
             found = connection.execute("SELECT value FROM about WHERE key = 'mark'").fetchone()
             if found is None:
-                connection.execute("INSERT INTO about VALUES ('mark', ?)", (mark,))
+                rows = [("mark", mark), ("made", secrets.token_hex(8))]
+                connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", rows)
                 connection.commit()
             elif found[0] != mark:
                 raise sqlite3.DatabaseError("the index of another store")
@@ -170,6 +214,8 @@ class Search:
 def query(words: str) -> str:
     """Return what FTS5 is asked: every word and phrase, quoted, the last word as a beginning.
 
+    A single letter is no beginning: most words would be found.
+
     Raises
     ------
     UsageError
@@ -180,20 +226,56 @@ def query(words: str) -> str:
     >>> query('the "last train" lea')
     '"the" "last train" "lea"*'
     """
-    parts = [a or b for a, b in re.findall(r'"([^"]*)"|([^\s"]+)', words)]
-    parts = [each for each in parts if re.search(r"\w", each)]
+    parts = [a or b for a, b in re.findall(r'"([^"]*)"|([^\s"]+)', words.replace("\0", " "))]
+    parts = [each for each in parts if re.search(r"[^\W_]", each)]
     if not parts:
         raise UsageError("Give a word to look for.")
     quoted = " ".join(f'"{each}"' for each in parts)
-    return quoted if words.rstrip().endswith('"') else f"{quoted}*"
+    letters = re.findall(r"[^\W_]", parts[-1])
+    whole = words.rstrip().endswith('"') or len(letters) < 2
+    return quoted if whole else f"{quoted}*"
 
 
-def _hits(connection: sqlite3.Connection, asked: str, number: int) -> np.ndarray:
+def _hits(connection: sqlite3.Connection, asked: str, first: int, last: int) -> np.ndarray:
     rows = connection.execute(
-        "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ? LIMIT ?",
-        (asked, number << _CELL, (number + 1) << _CELL, MOST),
+        "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ?",
+        (asked, first << _CELL, (last + 1) << _CELL),
     )
     return np.fromiter((row[0] for row in rows), np.int64)
+
+
+def _made(connection: sqlite3.Connection) -> str:
+    """Return what tells an index from one made later."""
+    row = connection.execute("SELECT value FROM about WHERE key = 'made'").fetchone()
+    return str(row[0])
+
+
+def _stretches(connection: sqlite3.Connection, cells: Sequence[Cell]) -> list[tuple[int, int]]:
+    """Return the first and last of numbers that follow each other.
+
+    The cells of a task mostly do, and to ask for all of them at once is quicker: FTS5 gathers
+    the words of a beginning anew for each question.
+    """
+    numbers = sorted({number for cell in cells for number in _numbers(connection, cell)})
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _numbers(connection: sqlite3.Connection, cell: Cell) -> list[int]:
+    rows = connection.execute(
+        "SELECT id FROM cells WHERE arm = ? AND task = ?", (cell["arm"], cell["task"])
+    )
+    return [number for (number,) in rows.fetchall()]
+
+
+def _row(cell: Any, attempt: Any, unit: Any) -> Any:
+    """Return the number of an outcome in the index; of arrays an array."""
+    return cell << _CELL | np.minimum(attempt, 255) << 32 | unit
 
 
 def _number(connection: sqlite3.Connection, *key: int) -> int:
@@ -204,24 +286,21 @@ def _number(connection: sqlite3.Connection, *key: int) -> int:
     return int(connection.execute(query, key).fetchone()[0])
 
 
-def _known(connection: sqlite3.Connection, number: int) -> set[int]:
+def _known(connection: sqlite3.Connection, number: int) -> np.ndarray:
     rows = connection.execute(
         "SELECT id FROM words_docsize WHERE id >= ? AND id < ?",
         (number << _CELL, (number + 1) << _CELL),
     )
-    return {row[0] for row in rows}
+    return np.fromiter((row[0] for row in rows), np.int64)
 
 
 def _indexed(connection: sqlite3.Connection, cell: Cell) -> int:
-    rows = connection.execute(
-        "SELECT id FROM cells WHERE arm = ? AND task = ?", (cell["arm"], cell["task"])
-    )
     return sum(
         connection.execute(
             "SELECT count(*) FROM words_docsize WHERE id >= ? AND id < ?",
             (number << _CELL, (number + 1) << _CELL),
         ).fetchone()[0]
-        for (number,) in rows.fetchall()
+        for number in _numbers(connection, cell)
     )
 
 
@@ -234,6 +313,23 @@ def _fingerprint(store: Any) -> str:
 def _beside(place: str | Path) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
     path = Path(place)
     if "://" not in str(place) and os.access(path.parent, os.W_OK):
-        return path.with_name(path.name + "-search"), None
+        index = path.with_name(path.name + "-search")
+        if not index.exists() or os.access(index, os.W_OK):
+            return index, None
     folder = tempfile.TemporaryDirectory(prefix="equipoise-search-")
     return Path(folder.name) / "index", folder
+
+
+def _damaged(error: sqlite3.DatabaseError) -> bool:
+    """Say whether an index must be made anew: it is half written, or of another store.
+
+    What SQLite has a name of its own for is mostly no damage: it is held, or the disk is full.
+    """
+    said = str(error).lower()
+    whole = type(error) is sqlite3.DatabaseError
+    return whole or "i/o error" in said or "no such table" in said
+
+
+def _remove(index: Path) -> None:
+    for end in ("", "-wal", "-shm", "-journal"):
+        index.with_name(index.name + end).unlink(missing_ok=True)

@@ -30,7 +30,7 @@ POLICY = "; ".join(
     )
 )
 
-_HEADERS = {
+HEADERS = {
     b"content-security-policy": POLICY.encode(),
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"same-origin",
@@ -84,7 +84,7 @@ class Guard:
         async def bound(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
-                more = [(k, v) for k, v in _HEADERS.items() if k not in given]
+                more = [(k, v) for k, v in HEADERS.items() if k not in given]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
@@ -98,7 +98,8 @@ class Guard:
             return self.refuse(request, 400, "This server does not answer to that name.")
         if request.method not in ("GET", "HEAD"):
             return self.refuse(request, 405, "This server only shows; it takes no orders.")
-        name = f"{self.cookie}-{request.url.port or 80}"
+        # Browsers keep cookies by name alone; another viewer has another port.
+        name = f"{self.cookie}-{(request.scope.get('server') or ('', 80))[1]}"
         given = request.query_params.get("token")
         if given is not None and self._right(given):
             return self._welcome(request, name)

@@ -46,8 +46,14 @@ def serve(
         If there is no store, the port is taken, or the address is not this machine's.
     """
     from equipoise.viewer.app import create_app
+    from equipoise.viewer.pages import VENDORED
     from equipoise.viewer.security import new_token
 
+    if not (VENDORED / "htmx.js").exists():
+        raise UsageError(
+            "The viewer's scripts are not installed: install equipoise again where npm's registry"
+            " can be reached, or run hatch_build.py in its checkout."
+        )
     token = token or new_token()
     listener = _listen(host, port)
     with contextlib.closing(listener):
@@ -69,6 +75,11 @@ def _server(app: Any, ready: Callable[[], None]) -> Any:
             await super().startup(sockets)
             ready()
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            for channel in app.state.channels.values():
+                channel.close()
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -88,6 +99,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, each))
+            listener.listen(128)  # from now on nobody else can take the port
         except OSError as error:
             listener.close()
             if port is None and error.errno in _TAKEN:

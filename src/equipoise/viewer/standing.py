@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,21 +38,21 @@ def leaderboard(
     once. Several tasks are averaged, each counting once; the interval of that mean
     adds their half-widths as roots of squares.
     """
-    entries: dict[tuple[int, str], dict[str, Mapping[str, Any]]] = {}
+    entries: dict[tuple[int, str], dict[int, Mapping[str, Any]]] = {}
+    labels: dict[int, str] = {}
     names: dict[tuple[int, str], tuple[int, str]] = {}
     for run in runs:
         for cell in run["covers"]:
             key = (cell["arm"], cell["arm_label"])
             names.setdefault(key, (run["id"], run["trial"]))
-            entries.setdefault(key, {}).setdefault(cell["task_label"], cell)
-    shared = _shared(list(entries.values()))
-    tasks = [task for task, _ in shared]
-    entries = {
-        key: cells
-        for key, cells in entries.items()
-        if all(task in cells and cells[task]["task"] == number for task, number in shared)
-    }
-    columns = {task: _columns(store, entries, task) for task in tasks}
+            entries.setdefault(key, {}).setdefault(cell["task"], cell)
+            if cell["task"] not in labels:
+                taken = cell["task_label"] in labels.values()  # by a task set up otherwise
+                labels[cell["task"]] = cell["task_label"] + (f" (run {run['id']})" if taken else "")
+    shared, arms = _shared(entries)
+    entries = {key: entries[key] for key in arms}
+    tasks = [labels[number] for number in shared]
+    columns = {labels[number]: _columns(store, entries, number) for number in shared}
     tasks = [task for task in tasks if all(len(each) for each in columns[task].values())]
     if not tasks:
         return [], []
@@ -77,16 +76,20 @@ def leaderboard(
     return _ranked(found, lower), tasks
 
 
-def _shared(cells: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, int]]:
-    """Return label and number of the tasks that most arms did, set up alike."""
-    counts = Counter((task, cell["task"]) for each in cells for task, cell in each.items())
-    most = max(counts.values())
-    found = {task: number for (task, number), n in reversed(counts.items()) if n == most}
-    return list(reversed(found.items()))
+def _shared(
+    entries: Mapping[tuple[int, str], Mapping[int, Any]],
+) -> tuple[list[int], list[tuple[int, str]]]:
+    """Return the tasks that most arms did, and these arms."""
+    did: dict[int, list[tuple[int, str]]] = {}
+    for key, cells in entries.items():
+        for task in cells:
+            did.setdefault(task, []).append(key)
+    arms = max(did.values(), key=len, default=[])
+    return [task for task, these in did.items() if these == arms], arms
 
 
 def _columns(
-    store: Any, entries: Mapping[Any, Mapping[str, Mapping[str, Any]]], task: str
+    store: Any, entries: Mapping[Any, Mapping[int, Mapping[str, Any]]], task: int
 ) -> dict[Any, Outcomes]:
     """Return each arm's outcomes on the units that all arms have."""
     read = {}
@@ -95,7 +98,8 @@ def _columns(
         size = {name: cell[name] for name in ("units", "builds", "repeats")}
         read[key] = store.outcomes(cell["arm"], cell["task"], **size)
     common = functools.reduce(np.intersect1d, [each.unit for each in read.values()])
-    return {key: each.take(np.isin(each.unit, common)) for key, each in read.items()}
+    masks = {key: np.isin(each.unit, common) for key, each in read.items()}
+    return {key: each if masks[key].all() else each.take(masks[key]) for key, each in read.items()}
 
 
 def _overall(means: Sequence[Estimate], signs: Sequence[float], level: float) -> Estimate:

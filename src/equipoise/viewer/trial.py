@@ -37,6 +37,7 @@ def trial(request: Request, number: int) -> Response:
         so_far = Markup(live.render(store, run, None))  # noqa: S704 - a template of ours
         said = _SAID[run["status"]]
         return page(request, "unfinished.html.j2", run=run, said=said, live=so_far)
+    store.read_ahead(run)  # most go on to its units
     row = {**run["result"], "run": number}
     found = _units.Found(file=run["file"])
     downloads = [each for each in DOWNLOADS if each[0] != "yaml" or run["file"]]
@@ -66,10 +67,12 @@ def figure(request: Request, number: int, place: int) -> dict[str, Any]:
 def samples(request: Request, number: int) -> Response:
     """Show distributions, disagreements and errors, which are read from the outcomes."""
     store: Any = library(request)
-    result = store.run(number)["result"]
+    run = store.run(number)
+    result = run["result"]
     if result is None:
         return refusal(request, 404, f"Run {number} has no result yet.")
     row = {**result, "run": number}
     shown = _page.page(row)
-    found = _units.gather(without_edits(row), store)
+    key = ("samples", number, run["status"])
+    found = store.once(key, lambda: _units.gather(without_edits(row), store))
     return page(request, "samples.html.j2", number=number, found=found, **shown)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import numpy as np
 from fastapi import APIRouter, Query
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from equipoise.core import UsageError, nearest
+from equipoise.core import ScoreSpec, UsageError, nearest
 from equipoise.report import words
 from equipoise.report._diff import marked
 from equipoise.report._text import as_text, clip
 from equipoise.viewer.app import library
 from equipoise.viewer.grid import cells_of, tasks_of
-from equipoise.viewer.pages import page
-from equipoise.viewer.sayings import MOST, conversation, exhibits, picture_type, rich
+from equipoise.viewer.pages import AS_IT_IS, page
+from equipoise.viewer.sayings import MOST, conversation, exhibits, given, picture_type, rich
 
 router = APIRouter()
+
+ON_A_PAGE = 600_000
+"""Most characters of all arms' answers on a page; many arms get fewer each."""
+
+LARGEST = 2_000_000
+"""Bytes beyond which an artifact is not read for the page of its unit."""
 
 Name = Annotated[str, Query(max_length=2_000)]
 Place = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -49,7 +57,9 @@ def unit(
     fault: UsageError | None = None
     for arm, cell in cells.items():
         try:
-            rows[arm] = store.unit(cell["arm"], cell["task"], id_, repeat=repeat, build=build)
+            rows[arm] = store.unit(
+                cell["arm"], cell["task"], id_, repeat=repeat, build=build, largest=LARGEST
+            )
         except UsageError as error:  # this arm was not asked
             fault = error
     if not rows:
@@ -64,9 +74,9 @@ def unit(
         score=score,
         unit=first["unit"],
         about=_about(first, repeat, build),
-        asked=rich(as_text(first["content"])),
-        right=rich(as_text(first["target"])) if first["target"] is not None else "",
-        sides=_sides(rows, score, run, task, id_, repeat, build),
+        asked=given(first["content"]),
+        right=given(first["target"]) if first["target"] is not None else "",
+        sides=_sides(rows, specs, score, run, task, id_, repeat, build),
         before=before,
         after=after,
         repeats=max(each["repeats"] or 1 for each in cells.values()),
@@ -97,7 +107,7 @@ def artifact(
         raise UsageError(f'No artifact "{name}".{nearest(name, row["artifacts"])}')
     value = row["artifacts"][name]
     kind = picture_type(value) if isinstance(value, bytes) else None
-    headers = {"content-security-policy": "default-src 'none'; sandbox"}
+    headers = {"content-security-policy": "default-src 'none'; sandbox", **AS_IT_IS}
     if kind:
         return Response(value, media_type=kind, headers=headers)
     headers["content-disposition"] = "attachment"
@@ -121,10 +131,13 @@ def _about(row: Mapping[str, Any], repeat: int, build: int) -> list[tuple[str, s
 
 
 def _sides(
-    rows: Mapping[str, Mapping[str, Any]], score: str, run: int, task: str, unit: str,
-    repeat: int, build: int,
+    rows: Mapping[str, Mapping[str, Any]], specs: Sequence[ScoreSpec], score: str, run: int,
+    task: str, unit: str, repeat: int, build: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    first = as_text(next(iter(rows.values()))["output"])
+    control = next(iter(rows.values()))
+    first = as_text(control["output"])
+    spec = next((each for each in specs if each.name == score), None)
+    most = max(3_000, min(MOST, ON_A_PAGE // len(rows)))
     found = []
     for place, (arm, row) in enumerate(rows.items()):
         text = as_text(row["output"])
@@ -136,14 +149,16 @@ def _sides(
                 "status": row["status"],
                 "error": "" if row["status"] != "error" else _error(row),
                 "score": row["scores"].get(score),
+                **_tone(spec, control["scores"].get(score), row["scores"].get(score)),
                 "scores": {k: v for k, v in row["scores"].items() if k != score},
-                "answer": rich(text),
+                "answer": rich(text, most),
+                "data": text != row["output"],
                 "empty": not text.strip(),
-                "diff": marked(clip(first, MOST), clip(text, MOST))[1] if place else None,
+                "diff": _diff(clip(first, most), clip(text, most)) if place else None,
                 "same": bool(place) and text == first,
-                "turns": conversation(row["transcript"]),
+                "turns": conversation(row["transcript"], 5 * most),
                 "exhibits": exhibits(row["artifacts"]),
-                "attempts": row["attempts"] if len(row["attempts"]) > 1 else [],
+                "attempts": _attempts(row["attempts"]),
                 "artifact": f"/runs/{run}/artifact?{where}",
                 "cost": _cost(row, told),
             }
@@ -151,8 +166,28 @@ def _sides(
     return found
 
 
+def _diff(first: str, text: str) -> Markup | None:
+    """Return a text with what the first does not say marked; None where nothing is."""
+    found = marked(first, text)[1]
+    return found if "<ins>" in found else None
+
+
+def _tone(spec: ScoreSpec | None, first: float | None, mine: float | None) -> dict[str, str]:
+    if spec is None or spec.higher_is_better is None or None in (first, mine) or first == mine:
+        return {"tone": "none", "said": ""}
+    better = (mine > first) is spec.higher_is_better  # type: ignore[operator]
+    word = "better" if better else "worse"
+    return {"tone": "good" if better else "bad", "said": f"{word} than the first arm"}
+
+
+def _attempts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last attempts of a unit that needed several."""
+    last = rows[-50:] if len(rows) > 1 else []
+    return [{**each, "error": clip(each["error"] or "", 1_000)} for each in last]
+
+
 def _error(row: Mapping[str, Any]) -> str:
-    return f"{row['error_kind'] or 'error'}: {row['error'] or ''}".rstrip(": ")
+    return clip(f"{row['error_kind'] or 'error'}: {row['error'] or ''}".rstrip(": "), 4_000)
 
 
 def _cost(row: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
@@ -174,8 +209,12 @@ def _neighbours(
     store: Any, run: Mapping[str, Any], task: str, score: str, unit: str
 ) -> tuple[str | None, str | None]:
     """Return the ids of the units before and after this one."""
-    cell = next(iter(cells_of(run, task).values()))
+    cells = cells_of(run, task).values()
+    cell = next(iter(cells))
     number = store.number_of(cell["task"], unit)
-    near = store.units_named(cell["task"], [number - 1, number + 1])
+    sizes = [each["units"] for each in cells]
+    end = math.inf if None in sizes else max(sizes)
+    wanted = [each for each in (number - 1, number + 1) if each < end]
+    near = store.units_named(cell["task"], wanted)
     by_number = {each["number"]: each["unit"] for each in near}
     return by_number.get(number - 1), by_number.get(number + 1)

@@ -11,17 +11,21 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from equipoise.report._text import as_text, one_line
+from equipoise.core import UsageError
+from equipoise.report._text import one_line
 from equipoise.report.words import number
 from equipoise.viewer.app import library
 from equipoise.viewer.grid import SHOWS, Grid, cells_of, tasks_of
 from equipoise.viewer.pages import page, refusal
+from equipoise.viewer.sayings import gist
+from equipoise.viewer.search import query
 
 router = APIRouter()
 
 AT_ONCE = 50
 Text = Annotated[str, Query(max_length=400)]
-Bound = Annotated[str, Query(max_length=30, pattern=r"^\s*([-+]?[0-9.]+(e[-+]?[0-9]+)?)?\s*$")]
+_NUMBER = r"^\s*([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)?\s*$"
+Bound = Annotated[str, Query(max_length=30, pattern=_NUMBER)]
 
 
 @router.get("/runs/{run}/units")
@@ -44,16 +48,26 @@ def units(
 ) -> Response:
     """Show the units of a task, every arm's score side by side."""
     store = library(request)
+    if q.strip():
+        try:
+            query(q)
+        except UsageError as error:
+            return refusal(request, 400, f"{error} The address says q={q!r:.60}.")
     found = store.run(run)
     tasks = tasks_of(found)
     if not tasks:
         return refusal(request, 404, f"Run {run} has no outcomes.")
     task = task or tasks[0]
     cells = cells_of(found, task)
-    specs = store.specs(next(iter(cells.values()))["task"]) if cells else ()
+    number_ = next(iter(cells.values()))["task"] if cells else -1
+    specs = store.specs(number_) if cells else ()
     score = score or (specs[0].name if specs else "")
-    grid = store.grid(found, task, score)
-    number_ = next(iter(cells.values()))["task"]
+    plain = not any((q.strip(), arm, kind, stratum, id_, low, high)) and show == "all"
+    plain = plain and sort == "unit" and order != "down" and page_ == 1
+    grid = _first(request, store, found, task, score) if plain else None
+    counted = grid is None
+    if grid is None:
+        grid = store.grid(found, task, score)
     only, waiting = _among(store, found, cells, number_, q=q, stratum=stratum, name=id_, arm=arm)
     mask = grid.choose(show=show, arm=arm, kind=kind, low=_float(low), high=_float(high), only=only)
     down = order == "down" or (order == "" and sort == "spread")
@@ -75,7 +89,7 @@ def units(
         kinds=grid.kinds[1:],
         strata=store.strata(number_),
         lines=_lines(store, grid, here, number_),
-        total=len(rows),
+        total=len(rows) if counted else None,
         everything=len(grid.numbers),
         waiting=waiting,
         sort=sort,
@@ -83,6 +97,22 @@ def units(
         number=page_,
         pages=pages,
     )
+
+
+def _first(
+    request: Request, store: Any, run: Mapping[str, Any], task: str, score: str
+) -> Grid | None:
+    """Return a grid of the first page's units where the whole one is still to be read.
+
+    The page then shows them at once, and asks for the count a moment later.
+    """
+    if request.headers.get("hx-request") == "true" or store.kept_grid(run, task, score):
+        return None
+    found: Grid = store.grid_of_first(run, task, score, 4 * AT_ONCE)
+    if len(found.numbers) < AT_ONCE:
+        return None
+    store.begin_grid(run, task, score)
+    return found
 
 
 def _among(
@@ -106,8 +136,9 @@ def _among(
     key = (run["id"], task)
     if not store.search.ready(key, list(cells.values())):
         return np.empty(0, np.int64), store.search.shares.get(key, 0.0)
-    hits = store.search.find(q, wanted)
-    said = np.unique(np.concatenate([*hits.values(), np.empty(0, np.int64)]))
+    said = store.search.find(q, wanted)
+    if said is None:
+        return np.empty(0, np.int64), 0.0
     return said if only is None else np.intersect1d(said, only), None
 
 
@@ -120,7 +151,7 @@ def _lines(store: Any, grid: Grid, rows: np.ndarray, task: int) -> list[dict[str
             {
                 "unit": unit["unit"],
                 "stratum": unit["stratum"],
-                "asked": one_line(as_text(unit["content"]), 90),
+                "asked": one_line(gist(unit["content"]), 160),
                 "cells": [_cell(grid, row, place) for place in range(len(grid.arms))],
             }
         )
@@ -135,7 +166,7 @@ def _cell(grid: Grid, row: int, place: int) -> dict[str, str]:
         return {"value": kind if failed else "", "tone": "failed" if failed else "none", "said": ""}
     gain = 0.0
     if place and grid.spec.higher_is_better is not None:
-        gain = float(grid.filled[row, place] - grid.filled[row, 0])
+        gain = float(grid.filled[row, place]) - float(grid.filled[row, 0])
         gain = gain if grid.spec.higher_is_better else -gain
     tone = "good" if gain > 0 else "bad" if gain < 0 else "none"
     shown = f"{value:.0f}" if value in (0.0, 1.0, -1.0) else number(value)

@@ -190,7 +190,7 @@ class Conversation:
             raise
         self.usage = self.usage + generation.usage
         for sample, place in enumerate(places):
-            place |= answer_message(generation, sample) | _log_probs(generation, sample)
+            place |= kept_message(generation, sample)
         return generation
 
     def _note(self, request: Request) -> list[dict[str, Any]]:
@@ -388,6 +388,11 @@ def answer_message(generation: Generation, sample: int = 0) -> dict[str, Any]:
     if len(generation.tool_calls) > sample and generation.tool_calls[sample]:
         message["tool_calls"] = list(generation.tool_calls[sample])
     return message
+
+
+def kept_message(generation: Generation, sample: int = 0) -> dict[str, Any]:
+    """Return an answer as a transcript keeps it: with its log-probabilities, if it has them."""
+    return answer_message(generation, sample) | _log_probs(generation, sample)
 
 
 def _log_probs(generation: Generation, sample: int) -> dict[str, Any]:

@@ -1,3 +1,5 @@
 // Before anything is drawn, so that nothing flashes.
-const chosen = localStorage.getItem("equipoise-theme");
-if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+try {
+  const chosen = localStorage.getItem("equipoise-theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+} catch { /* a browser that keeps nothing: the system's choice stays */ }

@@ -7,7 +7,14 @@ document.addEventListener("click", (event) => {
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const next = (root.dataset.theme || system) === "dark" ? "light" : "dark";
   root.dataset.theme = next;
-  localStorage.setItem("equipoise-theme", next);
+  try { localStorage.setItem("equipoise-theme", next); } catch { /* kept for this page only */ }
+  for (const place of document.querySelectorAll("[data-drawn]")) drawChart(place);
+});
+
+// Only what was chosen goes into the address.
+document.addEventListener("htmx:configRequest", (event) => {
+  const given = event.detail.parameters;
+  for (const name of Object.keys(given)) if (given[name] === "") delete given[name];
 });
 
 // Keys: / searches, n and p turn pages, j and k walk through rows.
@@ -37,7 +44,23 @@ document.addEventListener("keydown", (event) => {
 // A running trial tells how far it is; the browser asks again by itself when the line drops.
 for (const place of document.querySelectorAll("[data-live]")) {
   const stream = new EventSource(place.dataset.live);
-  stream.addEventListener("progress", (event) => { place.innerHTML = event.data; });
+  const lost = document.querySelector("[data-lost]");
+  const within = () => [...place.querySelectorAll("[tabindex]")];
+  stream.addEventListener("open", () => { lost.hidden = true; });
+  stream.addEventListener("error", () => {
+    lost.hidden = false;
+    lost.textContent = stream.readyState === EventSource.CLOSED
+      ? "The viewer no longer answers here: open the address that `equipoise view` printed last."
+      : "The viewer does not answer; what is shown stands still until it does.";
+  });
+  stream.addEventListener("progress", (event) => {
+    const before = within();
+    const at = before.indexOf(document.activeElement);
+    place.innerHTML = event.data;
+    const after = within();
+    for (const [i, each] of after.entries()) each.scrollLeft = before[i]?.scrollLeft ?? 0;
+    after[at]?.focus({ preventScroll: true });
+  });
   stream.addEventListener("ended", () => { stream.close(); location.reload(); });
   addEventListener("pagehide", () => stream.close());
 }
@@ -52,8 +75,10 @@ function typeset(root) {
         { left: "\\[", right: "\\]", display: true },
         { left: "\\(", right: "\\)", display: false },
       ],
-      throwOnError: false, trust: false, strict: "ignore", maxSize: 20, maxExpand: 200,
+      throwOnError: false, errorColor: "var(--bad)", trust: false, strict: "ignore", maxSize: 20,
+      maxExpand: 200,
     });
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; // keys can scroll it
   }
 }
 addEventListener("DOMContentLoaded", () => typeset(document));
@@ -81,6 +106,7 @@ async function drawChart(place) {
     || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const held = document.createElement("div");
   place.replaceChildren(held);
+  place.dataset.drawn = "";
   await vegaEmbed(held, spec, {
     ast: true, actions: false, defaultStyle: false, renderer: "canvas", mode: "vega-lite",
     config: style === "dark" ? dark : light,

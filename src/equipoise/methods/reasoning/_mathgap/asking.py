@@ -7,6 +7,7 @@ from typing import Any
 
 from equipoise.core import Generation, Outcome, Request, ScoreSpec, Unit
 from equipoise.kit.language.normalise import last_number
+from equipoise.kit.language.talk import kept_message
 
 INSTRUCTION = "Solve the problem step by step and end with the answer as a number."
 
@@ -54,7 +55,7 @@ def _outcome(unit: Unit, request: Request, answer: Generation) -> Outcome:
         unit.id,
         scores,
         output=answer.text,
-        transcript=[*request.prompt, {"role": "assistant", "content": answer.text}],
+        transcript=[*request.prompt, kept_message(answer)],
         usage=answer.usage,
     )
 
