@@ -20,8 +20,8 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) hypothesis pytest pytest-timeout pytest-xdist ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml
-	$(PIP) --no-deps scikit-survival hestia-good
+	$(PIP) hypothesis pytest pytest-timeout pytest-xdist ppi-python ruff mypy import-linter types-PyYAML scipy-stubs mkdocs mkdocs-material latex2mathml httpx playwright
+	$(PIP) --no-deps scikit-survival hestia-good axe-playwright-python
 	touch $@
 
 demo: $(VENV)/.run  ## Run examples/four_bit_activations.yaml on a real model.

@@ -12,11 +12,12 @@ from equipoise.core import Outcome, ScoreSpec, Unit
 from equipoise.store import Store
 
 ARMS, UNITS, STEP = 10, 100_000, 5_000
-_WORDS = (
+_SAID = (
     "the answer is because of a model that rounds every weight to few bits and still counts "
     "apples pears plums in baskets while trains leave stations at noon or later than planned "
     "so we add subtract divide the sum by seven and carry one over to the next column"
-).split()
+)
+_WORDS = _SAID.split(" ")
 
 
 def build(path: Path, arms: int = ARMS, units: int = UNITS) -> None:

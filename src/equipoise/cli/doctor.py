@@ -21,6 +21,7 @@ _EXTRAS = {
     "conformal": ("mapie",),
     "survival": ("lifelines",),
     "molecules": ("rdkit", "datamol"),
+    "viewer": ("fastapi", "uvicorn"),
     "datasets": ("datasets",),
 }
 

@@ -44,11 +44,11 @@ _WHERE = {
 }
 
 __all__ = [
+    "UCBE",
     "AsymptoticSequence",
     "BettingSequence",
     "CrossedVariance",
     "PairedDesign",
-    "UCBE",
     "UCBELowRank",
     "benjamini_hochberg",
     "bonferroni_level",

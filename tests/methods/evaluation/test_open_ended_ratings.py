@@ -11,7 +11,7 @@ from equipoise.methods.evaluation._equilibrium_game import Game, merged
 from equipoise.methods.evaluation._equilibrium_joint import nearest_equilibrium
 from equipoise.methods.evaluation._equilibrium_path import follow
 from equipoise.methods.evaluation._equilibrium_target import affinity_kernels
-from equipoise.methods.evaluation.equilibrium_ratings import (
+from equipoise.methods.evaluation.open_ended_ratings import (
     AverageRatings,
     EquilibriumRatings,
     affinity_entropy,
