@@ -19,7 +19,8 @@ WITH_PEER = ("harness", "startup", "reading")
 ALONE = (
     "kit_statistics", "coverage", "quantized_forward", "treated_cache", "probe_pruning",
     "fine_tuning", "conformal", "localized", "similarity_split", "sandbox",
-    "tau_dialogues", "conversations", "comparing", "bandit_engine", "early_stopping", "viewer",
+    "tau_dialogues", "conversations", "comparing", "bandit_engine", "early_stopping",
+    "reward_calibration", "viewer",
 )  # fmt: skip
 IN_PEER = ("multiple_choice", "generation", "merging", "ratings", "allocation", "equilibrium")
 

@@ -1,4 +1,4 @@
-"""What the language-model benchmarks share: the model, the data, the clock, the peer."""
+"""What benchmarks share: the clock, the lines they print, the language model, the peer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,12 +64,28 @@ def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     }
 
 
+def in_turns(*works: Callable[[], Any], rounds: int = 5) -> list[float]:
+    """Return the median CPU seconds of each work over some rounds, taken in turns."""
+    spent: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for place, work in enumerate(works):
+            started = time.process_time()
+            work()
+            spent[place].append(time.process_time() - started)
+    return [statistics.median(each) for each in spent]
+
+
 def peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def show(**row: Any) -> None:
     print(json.dumps(row), flush=True)
+
+
+def say(**row: Any) -> None:
+    """Print a row with its fractions to three digits."""
+    show(**{k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in row.items()})
 
 
 def gflops() -> float:

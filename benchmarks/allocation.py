@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 import numpy as np
-from _peers import show
+from _peers import say
 
 from equipoise.core import Rng
 from equipoise.kit.statistics.allocation import UCBE, Allocation, UCBELowRank
@@ -86,10 +86,7 @@ def main() -> None:
                 )
                 row["banditeval_ms"] = peers(step, truth, known, steps if name == "ucb_e" else 1)
                 row["times_faster"] = row["banditeval_ms"] / row["ms"]
-            show(
-                what=f"a decision of {name}", arms=ARMS, units=UNITS, known=share,
-                **{key: float(f"{value:.3g}") for key, value in row.items()},
-            )  # fmt: skip
+            say(what=f"a decision of {name}", arms=ARMS, units=UNITS, known=share, **row)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,10 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
-import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
+from _peers import in_turns, say
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from equipoise.kit.arrays.conformal import conformal_quantile, weighted_conformal_quantile
@@ -29,34 +27,18 @@ from equipoise.methods.conformal import ConformalRegressor
 ROWS, ASKED = 1_000_000, 1_000
 
 
-def cpu(*works: Callable[[], object], rounds: int = 15) -> list[float]:
-    """Return the median CPU seconds of each work over some rounds, taken in turns."""
-    spent: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
-        for place, work in enumerate(works):
-            started = time.process_time()
-            work()
-            spent[place].append(time.process_time() - started)
-    return [statistics.median(each) for each in spent]
-
-
-def say(**line: object) -> None:
-    rounded = {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(rounded), flush=True)
-
-
 def quantiles() -> None:
     scores = np.abs(np.random.default_rng(0).normal(size=ROWS))
     rank = int(np.ceil((ROWS + 1) * 0.9)) - 1
-    ours, bare = cpu(
+    ours, bare = in_turns(
         lambda: conformal_quantile(scores, 0.1), lambda: np.partition(scores, rank), rounds=101
     )
     say(what="conformal_quantile", rows=ROWS, cpu_seconds=ours, over_partition=ours / bare)
     alphas = [0.01, 0.05, 0.1, 0.2, 0.5]
-    ours, sort = cpu(lambda: conformal_quantile(scores, alphas), lambda: np.sort(scores))
+    ours, sort = in_turns(lambda: conformal_quantile(scores, alphas), lambda: np.sort(scores))
     say(what="the same, 5 levels", rows=ROWS, cpu_seconds=ours, over_sort=ours / sort)
     weights = np.random.default_rng(1).exponential(size=ROWS)
-    (ours,) = cpu(lambda: weighted_conformal_quantile(scores, weights, weights[:ASKED], 0.1))
+    (ours,) = in_turns(lambda: weighted_conformal_quantile(scores, weights, weights[:ASKED], 0.1))
     say(what="weighted_conformal_quantile", rows=ROWS, asked=ASKED, cpu_seconds=ours)
 
 
@@ -132,7 +114,7 @@ def intervals() -> None:
 
 def compare(score: str, ours: Callable[[], np.ndarray], theirs: Callable[[], np.ndarray]) -> None:
     apart = float(np.abs(ours() - theirs()).max())
-    mine, other = cpu(ours, theirs)
+    mine, other = in_turns(ours, theirs)
     say(
         what=f"intervals, {score}", rows=ROWS, asked=ASKED, cpu_seconds=mine, mapie=other,
         ours_over_mapie=mine / other, largest_difference=apart,

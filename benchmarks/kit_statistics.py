@@ -13,11 +13,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
 import time
 from collections.abc import Callable
 
 import numpy as np
+from _peers import say
 from scipy import stats
 
 from equipoise.core import Rng
@@ -39,11 +39,6 @@ def cpu(work: Callable[[], object], rounds: int = 3) -> float:
         work()
         best = min(best, time.process_time() - started)
     return best
-
-
-def say(**line: object) -> None:
-    rounded = {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(rounded), flush=True)
 
 
 def loop_bootstrap(d: np.ndarray, draws: int) -> np.ndarray:

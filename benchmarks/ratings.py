@@ -14,36 +14,17 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import evalica
 import numpy as np
+from _peers import in_turns, say
 
 from equipoise.core import Rng
 from equipoise.kit.statistics import bradley_terry, bradley_terry_draws, elo
 from equipoise.kit.statistics.comparisons import Comparisons
 
 ROWS, MODELS, ROUNDS, THEIR_ROUNDS = 1_000_000, 100, 1_000, 3
-
-
-def cpu(*works: Callable[[], Any], rounds: int = 5) -> list[float]:
-    """Return the median CPU seconds of each work over some rounds, taken in turns."""
-    spent: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
-        for place, work in enumerate(works):
-            started = time.process_time()
-            work()
-            spent[place].append(time.process_time() - started)
-    return [statistics.median(each) for each in spent]
-
-
-def say(**line: object) -> None:
-    rounded = {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(rounded), flush=True)
 
 
 def world(rows: int, models: int) -> Comparisons:
@@ -71,11 +52,11 @@ def main() -> None:
 
     exact = np.log(theirs(tolerance=1e-13, limit=10_000).scores.sort_index().to_numpy())
     apart = float(np.abs(bradley_terry(met).scores - (exact - exact.mean())).max())
-    ours, other = cpu(lambda: bradley_terry(met), theirs)
+    ours, other = in_turns(lambda: bradley_terry(met), theirs)
     say(what="bradley_terry with standard errors", rows=ROWS, models=MODELS, cpu_seconds=ours,
         evalica=other, evalica_over_ours=other / ours, largest_difference=apart)  # fmt: skip
 
-    (drawn,) = cpu(lambda: bradley_terry_draws(met, draws=ROUNDS, rng=Rng(0)), rounds=1)
+    (drawn,) = in_turns(lambda: bradley_terry_draws(met, draws=ROUNDS, rng=Rng(0)), rounds=1)
 
     def their_rounds(count: int) -> Any:
         return evalica.bootstrap(
@@ -84,7 +65,7 @@ def main() -> None:
         )  # fmt: skip
 
     # What comes before the rounds is left out: only what more rounds add counts.
-    few, more = cpu(lambda: their_rounds(2), lambda: their_rounds(2 + THEIR_ROUNDS), rounds=1)
+    few, more = in_turns(lambda: their_rounds(2), lambda: their_rounds(2 + THEIR_ROUNDS), rounds=1)
     each = (more - few) / THEIR_ROUNDS
     say(what="bootstrap", rounds=ROUNDS, rows=ROWS, cpu_seconds=drawn, a_round=drawn / ROUNDS,
         evalica_a_round=each, evalica_over_ours=each * ROUNDS / drawn)  # fmt: skip
@@ -92,11 +73,11 @@ def main() -> None:
     small = world(10_000, MODELS)
     groups = np.repeat(np.arange(1_000), 10)
     grouped = Comparisons(small.models, small.first, small.second, small.score, cluster=groups)
-    (drawn,) = cpu(
+    (drawn,) = in_turns(
         lambda: bradley_terry_draws(grouped, prior=1, draws=ROUNDS, rng=Rng(0)), rounds=1
     )
     say(what="bootstrap of 1,000 clusters", rounds=ROUNDS, rows=10_000, cpu_seconds=drawn)
-    (spent,) = cpu(lambda: elo(small, rng=Rng(0)), rounds=1)
+    (spent,) = in_turns(lambda: elo(small, rng=Rng(0)), rounds=1)
     say(what="elo, 100 random orders and intervals", rows=10_000, cpu_seconds=spent)
 
 

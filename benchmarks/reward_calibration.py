@@ -15,12 +15,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import bisect
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _peers import say
 
 from equipoise.methods.alignment import RewardCalibration, local_mean, lowess
 
@@ -30,11 +30,6 @@ SCORES, LOOPED = 300_000, 3_000
 def cpu(work: Callable[[], Any]) -> tuple[Any, float]:
     started = time.process_time()
     return work(), time.process_time() - started
-
-
-def say(**line: object) -> None:
-    rounded = {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(rounded), flush=True)
 
 
 def sample(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,6 @@ Both use every core, one program at a time on each, in turns so that a busy mach
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -17,6 +16,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from _peers import say
 
 from equipoise.kit.sandbox import Sandbox, isolation_level
 
@@ -39,11 +40,6 @@ def seconds(run: Callable[[], bool]) -> float:
     began = time.perf_counter()
     assert run()
     return time.perf_counter() - began
-
-
-def say(**line: object) -> None:
-    rounded = {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in line.items()}
-    print(json.dumps(rounded), flush=True)
 
 
 def main() -> None:

@@ -241,6 +241,8 @@ def test_faults_of_options(place):
         call("r.csv", "--lower-better", "f2")
     with pytest.raises(UsageError, match=r'--bounds must be NAME:LOW:HIGH, got "f1:0"'):
         call("r.csv", "--bounds", "f1:0")
+    with pytest.raises(UsageError, match="both finite"):
+        call("r.csv", "--bounds", "f1:0:inf")
     with pytest.raises(UsageError, match="must be below"):
         call("r.csv", "--bounds", "f1:1:1")
     with pytest.raises(UsageError, match="line 2: f1 is 2, outside its bounds"):

@@ -49,6 +49,22 @@ def outcomes(name="pilot.csv", n=80, arms=("base", "<b>tuned")):
     return name
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sd", "1", "--effect", "nan"), "--effect must be a finite number, got nan."),
+        (("--sd", "inf", "--effect", "1"), "--sd must be a finite number, got inf."),
+        (("--sd", "1", "--effect", "1", "--arm", "b"), "--arm would not count here"),
+        (("--sd", "1", "--effect", "1", "--icc", "0.1"), "--icc needs --cluster-size"),
+        (("pilot.csv", "--icc", "0.1"), "a pilot shows its own"),
+        (("trial.yaml", "--level", "0.9"), "--level would not count here: the trial file says it."),
+    ],
+)
+def test_options_that_would_not_count_are_refused(call, words, said):
+    code, _, err = call("power", *words)
+    assert (code, said in err) == (2, True)
+
+
 def test_from_rates(call):
     code, out, _ = call("power", "--rate", "0.7", "--effect", "0.03", "--json")
     (row,) = json.loads(out)["claims"]

@@ -216,3 +216,10 @@ def test_circles_and_ties_are_rated_even(call):
         assert [row["value"] for row in table["rows"]] == pytest.approx([1000] * 3)
         assert [(row["rank_low"], row["rank_high"]) for row in table["rows"]] == [(1, 3)] * 3
         assert ("circles" in table["note"]) == ("tie" not in rows)
+
+
+def test_a_high_level_is_not_rounded_to_all(call, battles):
+    code, out, _ = call("rate", battles, "--level", "0.999", "--plot", "ratings.svg")
+    assert code == 0
+    assert "99.9% interval" in out.splitlines()[0]
+    assert "Lines are 99.9% intervals." in Path("ratings.svg").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """Two sides to effects: what is paired, what is said, and the level of what is found."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from equipoise.core import Outcomes, ScoreSpec, UsageError
 from equipoise.kit.statistics import paired_difference
 from equipoise.trial.comparison import claimed, compare
-from equipoise.trial.sides import Cell, Side
+from equipoise.trial.sides import Cell, Side, run_side
 
 PASS = ScoreSpec("correct", True, 0.0, 1.0)
 
@@ -193,8 +194,37 @@ def test_claims_exit_as_verdicts_do():
     assert one.parts["on"] == "t1"
     with pytest.raises(UsageError, match="Nearest: t1"):
         claimed(found, "no_worse_than", 0.2, "t11")
-    with pytest.raises(UsageError, match="needs a margin"):
-        claimed(found, "matches", 0.0)
+    for relation, margin in (("matches", 0.0), ("beats", math.nan)):
+        with pytest.raises(UsageError, match="needs a margin"):
+            claimed(found, relation, margin)
+
+
+def test_a_claim_over_tasks_that_several_builds_link_is_refused():
+    build, values = np.repeat(np.arange(2), 4), np.tile([0.0, 1, 1, 0], 2)
+    ids = [f"u{i}" for i in range(4)]
+
+    def both():
+        made = cell(values, ids=ids, unit=np.tile(np.arange(4), 2), build=build)
+        return {"s": made, "t": made}
+
+    found = compare(side("a", **both()), side("b", **both()))
+    assert found.overall == []
+    with pytest.raises(UsageError, match="no overall correct: several builds link the tasks"):
+        claimed(found, "beats", 0.0)
+    assert len(claimed(found, "beats", 0.0, "each").claims) == 2
+
+
+def test_an_arm_is_not_compared_with_itself():
+    both = Side("a", {"m": {"t": cell([1.0, 0])}, "n": {"t": cell([1.0, 0])}})
+    for other in (None, "m"):
+        with pytest.raises(UsageError, match="Name two arms of a"):
+            compare(both, both, arm="m", other=other)
+
+
+def test_a_run_that_its_scores_ended_is_said_to_be_one():
+    for result, said in (({"allocation": {"units": 1}}, 1), ({"status": "early"}, 1), (None, 0)):
+        made = run_side(None, {"id": 3, "covers": [], "result": result})
+        assert len(made.notices) == said
 
 
 def test_flips_show_both_answers_up_and_down():

@@ -98,6 +98,11 @@ def test_a_plan_with_clusters_repeats_and_costs(tmp_path):
     assert row["planned"]["power"] < 0.8
     assert "too few" in " ".join(row["notes"])
     assert row["curve"][-1][1] > 0.9
+    for times, wanted in zip((1, 2, 4), needed, strict=False):  # for a trial that asks so often
+        (other,) = plan_claims(side, [beats()], assumed=0.3, repeats=times)
+        assert other["needs"][0]["units"] == wanted
+        assert other["needs"][0]["tokens"] == wanted * 2 * times * 15
+        assert other["now"] == row["now"]
 
 
 def test_a_planned_trial_has_the_power_it_was_planned_for(tmp_path):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from tests.viewer.browser import TOKEN, Server, Visitor, visiting
 from tests.viewer.conftest import HOSTILE
+
+from equipoise.core import Outcome, ScoreSpec, Unit
+from equipoise.store import Store
 
 # Where the first dot of the dark theme is: nothing else in the chart is blue.
 _MARK = """() => {
@@ -88,6 +92,46 @@ def test_search_in_the_answers(visitor: Visitor) -> None:
     page.get_by_text("No unit is like that").wait_for()
     page.get_by_role("link", name="Show all").click()
     settled(page, "document.querySelectorAll('table.units tbody tr').length === 50")
+
+
+def test_a_refusal_takes_the_place_of_the_table(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.go("/runs/1/units")
+    page.fill("[name=q]", "%%")
+    page.get_by_text("Give a word to look for.").wait_for()
+    assert not ids(page), "nothing else is shown under the new address"
+    page.fill("[name=q]", "answer7")
+    settled(page, "document.querySelectorAll('table.units tbody tr').length === 1")
+    assert all("400 (Bad Request)" in each for each in visitor.faults)
+    visitor.faults.clear()
+
+
+def test_another_task_has_its_own_scores(chromium: Any, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "x.sqlite") as store:
+        run = store.begin_run("two tasks", "", {})
+        arm = store.arm("a", "arm", {"subject": {"s": {}}})
+        for label, names in (("sums", ("correct", "length")), ("texts", ("f1", "words"))):
+            task = store.task(label, label, {}, [ScoreSpec(name) for name in names])
+            numbers = store.add_units(task, [Unit(f"{label} {i}", f"What is {i}?") for i in "12"])
+            store.cover(run, arm, task, arm_label="arm", task_label=label, units=2, builds=1,
+                        repeats=1)  # fmt: skip
+            said = Outcome("u", dict.fromkeys(names, 0.5), output="said")
+            store.add(run, arm, task, 0, [(int(n), said) for n in numbers])
+        store.end_run(run, "finished")
+    server = Server(tmp_path / "x.sqlite").start()
+    try:
+        with visiting(chromium, server) as visitor:
+            page = visitor.page
+            visitor.go("/runs/1/units?score=length")
+            page.select_option("[name=task]", "texts")
+            settled(page, "document.querySelector('[name=score]').value === 'f1'")
+            assert query(page) == {"task": "texts"}
+            page.get_by_role("link", name="texts 1").wait_for()
+            page.select_option("[name=score]", "words")
+            settled(page, "location.search.includes('score=words')")
+            assert query(page) == {"task": "texts", "score": "words", "show": "all"}
+    finally:
+        server.stop()
 
 
 def test_sorting_is_in_the_address_and_survives_a_filter(visitor: Visitor) -> None:

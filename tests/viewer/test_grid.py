@@ -107,6 +107,18 @@ def test_errors_are_chosen_by_their_kind(grid: Grid, told: Any) -> None:
     assert not grid.choose(kind="never heard of").any()
 
 
+def test_an_arm_of_any_name_sorts_by_its_score() -> None:
+    arms = ("unit", "spread", "arm:unit", "plain", "")
+    value = np.arange(3.0)[:, None] * np.array([-1.0, 0.5, -2.0, 1.0, 3.0])
+    grid = Grid(arms, np.arange(3), value, np.zeros((3, 5), np.int16), ("",), ScoreSpec("s"))
+    everyone = np.ones(3, bool)
+    assert grid.sort_of("plain") == "plain"
+    assert len({grid.sort_of(arm) for arm in arms} - {"", "unit", "spread"}) == len(arms)
+    for place, arm in enumerate(arms):
+        rows = grid.order(everyone, grid.sort_of(arm), descending=False)
+        assert rows.tolist() == np.argsort(value[:, place]).tolist()
+
+
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("sort", ["unit", "spread", "arm 1"])
 def test_order(grid: Grid, told: Any, sort: str, down: bool) -> None:
@@ -172,6 +184,17 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
     assert math.isnan(down[4])
     for show in SHOWS:
         grid.choose(show=show)
+
+
+def test_what_a_judge_failed_is_not_held_against_an_arm() -> None:
+    value = np.array([[1.0, np.nan], [1.0, np.nan], [np.nan, 0.0]])
+    kind = np.array([[0, 1], [0, 2], [1, 0]], np.int16)
+    spec = ScoreSpec("s", low=0, high=1)
+    grid = Grid(("a", "b"), np.arange(3), value, kind, ("", "judge", "timeout"), spec)
+    assert grid.choose(show="failed").all()
+    for show in ("worse", "disagree"):
+        assert grid.choose(show=show).tolist() == [False, True, False]
+    assert not grid.choose(show="better").any()
 
 
 def test_there_may_be_many_kinds_of_errors(tmp_path: Path) -> None:

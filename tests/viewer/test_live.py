@@ -132,6 +132,22 @@ def test_where_claims_stand(running: tuple[Store, Library]) -> None:
     assert "n = 60" in found[0]["evidence"] or "60" in found[0]["evidence"]
 
 
+def test_a_claim_about_a_measure_of_the_task_is_not_told_by_its_score(
+    running: tuple[Store, Library],
+) -> None:
+    store, library = running
+    for k in (1, 2):
+        add(store, k, range(80))
+    judged = "{judged_answers: {rows: [{question: q}], judge: {erring_judge: {}}, human: x.csv}}"
+    run = library.run(1)
+    run["file"] = FILE.replace("{perplexity: {}}", judged)
+    assert live.running_claims(library, run) == []
+    run["file"] = run["file"].replace("on: sums}", "on: sums, score: correct}")
+    assert len(live.running_claims(library, run)) == 2
+    run["file"] = FILE.replace("{perplexity: {}}", judged.replace(", human: x.csv", ""))
+    assert len(live.running_claims(library, run)) == 2
+
+
 class Told:
     """A watch that says what it was told to."""
 

@@ -46,6 +46,7 @@ SAID_NO = (
     ("/runs/1/units?score=none", 404, "No score"),
     ("/runs/1/units?show=none", 404, "No choice"),
     ("/runs/1/units?sort=none", 404, "No arm"),
+    ("/runs/1/units?score=%3Cb%3E%22len&show=wrong", 404, "no best value"),
     ("/runs/1/units?low=abc", 400, "low"),
     ("/runs/1/unit?id=none", 404, "no unit"),
     ("/runs/1/unit", 400, "id"),
@@ -112,6 +113,14 @@ def test_htmx_gets_the_part_that_changes_alone(client: TestClient) -> None:
     assert "<html" in whole
     assert "<html" not in part
     assert "60 of 60 units" in part
+
+
+def test_a_page_beyond_the_last_is_the_last(client: TestClient) -> None:
+    assert "<h1>Trials" in (text := client.get("/?page=9").text)
+    assert "No run is like that" not in text
+    assert client.get("/compare/board.json?runs=1,1").json() == (
+        client.get("/compare/board.json?runs=1").json()
+    )
 
 
 def test_filters_choose_and_sort(client: TestClient) -> None:

@@ -163,9 +163,12 @@ def test_artifacts() -> None:
     assert found["none"].chart is None
     assert found["large"].picture == "image/gif"
     assert found["larger"].picture == ""
+    assert picture_type(b"RIFF\x1a\0\0\0WEBPVP8 ") == "image/webp"
     assert "5,000,001 bytes" in found["larger"].about
 
 
-@pytest.mark.parametrize("data", [b"", b"<svg>", b"%PDF-1.4", b"BM", b"\x00" * 20, b"RIF"])
+@pytest.mark.parametrize(
+    "data", [b"", b"<svg>", b"%PDF-1.4", b"BM", b"\x00" * 20, b"RIF", b"RIFF\0\0\0\0WAVEfmt "]
+)
 def test_what_is_no_safe_picture(data: bytes) -> None:
     assert picture_type(data) is None

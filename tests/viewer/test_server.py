@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import urllib.error
 import urllib.request
@@ -41,6 +42,11 @@ def test_the_next_port_is_taken_where_none_is_given(
         # Nobody else gets it from now on, though nothing has been accepted yet.
         with pytest.raises(UsageError, match="is in use"):
             server._listen("127.0.0.1", found.getsockname()[1])
+
+
+def test_a_port_that_is_not_for_everyone() -> None:
+    said = server._why("127.0.0.1", 80, PermissionError(errno.EACCES, "Permission denied"))
+    assert said.startswith("Port 80 may not be used; say --port")
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.name.invalid", "not a name"])

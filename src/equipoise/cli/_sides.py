@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from equipoise.cli._shared import open_store
+
+LowerBetterOption = Annotated[
+    list[str] | None, typer.Option(help="Of files: a score of which less is better.")
+]
+BoundsOption = Annotated[
+    list[str] | None, typer.Option(help="Of files: bounds of a score, as NAME:LOW:HIGH.")
+]
+
+
+class Relation(StrEnum):
+    """What may be claimed of one side against another."""
+
+    beats = "beats"
+    no_worse_than = "no_worse_than"
+    matches = "matches"
 
 
 @contextmanager
@@ -40,14 +58,12 @@ def open_sides(
                     sides[each] = runs.setdefault(run["id"], run_side(opened, run))
         tasks = {task for side in sides.values() for task in side.tasks}
         task = tasks.pop() if len(tasks) == 1 else "imported"
-        if not files:
-            if lower_better or bounds:
-                raise UsageError("--lower-better and --bounds are for files; runs have said it.")
-            yield sides[first], sides[first if second is None else second]
-            return
-        sheets = {each: read_sheet(Path(each), task) for each in files}
-        specs = score_specs([each.file for each in sheets.values()], task, lower_better, bounds)
-        sides |= {each: file_side(sheet, specs) for each, sheet in sheets.items()}
+        if files:
+            sheets = {each: read_sheet(Path(each), task) for each in files}
+            specs = score_specs([each.file for each in sheets.values()], task, lower_better, bounds)
+            sides |= {each: file_side(sheet, specs) for each, sheet in sheets.items()}
+        elif lower_better or bounds:
+            raise UsageError("--lower-better and --bounds are for files; runs have said it.")
         yield sides[first], sides[first if second is None else second]
 
 

@@ -9,18 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.cli._shared import JsonOption, StoreOption, console, print_json
+from equipoise.cli._sides import BoundsOption, LowerBetterOption, Relation, open_sides
 
 
 class _Correct(StrEnum):
     holm = "holm"
     bh = "bh"
     none = "none"
-
-
-class _Claim(StrEnum):
-    beats = "beats"
-    no_worse_than = "no_worse_than"
-    matches = "matches"
 
 
 class _Fail(StrEnum):
@@ -46,7 +41,7 @@ def command(
         ),
     ] = _Correct.holm,
     claim: Annotated[
-        _Claim | None,
+        Relation | None,
         typer.Option(help="What is claimed of the second; the exit code is its verdict."),
     ] = None,
     margin: Annotated[
@@ -66,12 +61,8 @@ def command(
     flips: Annotated[
         int, typer.Option(help="Show so many units that became better, and worse.", min=0)
     ] = 0,
-    lower_better: Annotated[
-        list[str] | None, typer.Option(help="Of files: a score of which less is better.")
-    ] = None,
-    bounds: Annotated[
-        list[str] | None, typer.Option(help="Of files: bounds of a score, as NAME:LOW:HIGH.")
-    ] = None,
+    lower_better: LowerBetterOption = None,
+    bounds: BoundsOption = None,
     markdown: Annotated[
         Path | None, typer.Option(help="Write Markdown for a pull request here.")
     ] = None,
@@ -88,7 +79,6 @@ def command(
     Exit code: 0, or with --claim or --margin 0 supported, 1 refuted, 3
     inconclusive; 2 wrong use.
     """
-    from equipoise.cli._sides import open_sides
     from equipoise.core.errors import UsageError
     from equipoise.report import comparison as report
     from equipoise.trial import comparison
@@ -102,7 +92,7 @@ def command(
             one, two, arm=arm, other=other, score=score, level=level, correct=correct.value
         )
         if claim is not None or margin is not None:
-            relation = claim or _Claim.no_worse_than
+            relation = claim or Relation.no_worse_than
             found = comparison.claimed(found, relation.value, margin or 0.0, on)
         row: dict[str, Any] = found.as_json()
         if flips:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from equipoise.cli._shared import JsonOption, StoreOption, console, print_json
+from equipoise.cli._sides import BoundsOption, LowerBetterOption, Relation, open_sides
 
-
-class _Claim(StrEnum):
-    beats = "beats"
-    no_worse_than = "no_worse_than"
-    matches = "matches"
+LEVEL = 0.95
 
 
 def command(
@@ -29,8 +26,8 @@ def command(
         float | None, typer.Option(help="The true effect to plan for. Default: the pilot's.")
     ] = None,
     claim: Annotated[
-        _Claim, typer.Option(help="Without a trial file: what is to be shown.")
-    ] = _Claim.beats,
+        Relation, typer.Option(help="Without a trial file: what is to be shown.")
+    ] = Relation.beats,
     margin: Annotated[float, typer.Option(help="Margin of the claim.", min=0)] = 0.0,
     claims: Annotated[
         int | None, typer.Option(help="How many claims share the error (Bonferroni).", min=1)
@@ -38,7 +35,7 @@ def command(
     units: Annotated[int | None, typer.Option(help="Units planned.", min=2)] = None,
     arm: Annotated[str | None, typer.Option(help="The arm that is to be better.")] = None,
     score: Annotated[str | None, typer.Option(help="The score; default: the first.")] = None,
-    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = LEVEL,
     rate: Annotated[
         float | None, typer.Option(help="Without a pilot: how often the first arm is right.")
     ] = None,
@@ -57,12 +54,8 @@ def command(
         typer.Option(help="With --cluster-size: correlation within clusters.", min=0, max=1),
     ] = 0.0,
     plot: Annotated[Path | None, typer.Option(help="Write the power curves here, as SVG.")] = None,
-    lower_better: Annotated[
-        list[str] | None, typer.Option(help="Of files: a score of which less is better.")
-    ] = None,
-    bounds: Annotated[
-        list[str] | None, typer.Option(help="Of files: bounds of a score, as NAME:LOW:HIGH.")
-    ] = None,
+    lower_better: LowerBetterOption = None,
+    bounds: BoundsOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -77,10 +70,17 @@ def command(
 
     if not 0.5 < level < 1:
         raise UsageError(f"--level must be between 0.5 and 1, got {level:g}.")
-    if claim is not _Claim.beats and not margin:
+    for name, number in (("effect", effect), ("sd", sd)):
+        if number is not None and not isfinite(number):
+            raise UsageError(f"--{name} must be a finite number, got {number:g}.")
+    if claim is not Relation.beats and not margin:
         raise UsageError(f"{claim.value} needs a margin above 0, as in --margin 0.02.")
     files = (lower_better or (), bounds or ())
     if file is None:
+        _unused("without a file the plan is from --rate or --sd", pilot=pilot, arm=arm, score=score,
+                lower_better=lower_better, bounds=bounds)  # fmt: skip
+        if icc and cluster_size == 1:
+            raise UsageError("--icc needs --cluster-size, the units a cluster.")
         rows = _from_rates(
             rate, effect, correlation, sd, cluster_size, icc,
             (claim.value, margin, claims or 1, units, level),
@@ -88,7 +88,11 @@ def command(
         found: dict[str, Any] = {"claims": rows}
     elif rate is not None or sd is not None:
         raise UsageError("Plan from a file or from --rate or --sd, not from both.")
+    elif cluster_size > 1 or icc:
+        raise UsageError("--cluster-size and --icc go with --rate or --sd; a pilot shows its own.")
     elif Path(file).suffix.lower() in (".yaml", ".yml"):
+        _unused("the trial file says it", claim=claim is not Relation.beats, margin=margin,
+                claims=claims, arm=arm, score=score, level=level != LEVEL)  # fmt: skip
         found = _from_trial(Path(file), pilot, effect, units, store, files)
     else:
         if pilot is not None:
@@ -106,17 +110,26 @@ def command(
         report.terminal(found, console())
 
 
+def _unused(why: str, **given: Any) -> None:
+    """Refuse options that would not count."""
+    from equipoise.core.errors import UsageError
+
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} would not count here: {why}.")
+
+
 def _from_trial(
     file: Path, pilot: str | None, effect: float | None, units: int | None, store: str | None,
     files: tuple[Any, Any],
 ) -> dict[str, Any]:  # fmt: skip
     from contextlib import ExitStack
 
-    from equipoise.cli._sides import open_sides
     from equipoise.core.errors import UsageError
     from equipoise.store import Store, default_store, is_there
     from equipoise.trial import load
-    from equipoise.trial.power import pilot_of, plan_claims, sizes
+    from equipoise.trial.planning import sizes
+    from equipoise.trial.power import pilot_of, plan_claims
 
     trial = load(file)
     if not trial.claims:
@@ -158,7 +171,6 @@ def _from_pilot(
     file: str, effect: float | None, asked: tuple[Any, ...], arm: str | None, score: str | None,
     store: str | None, files: tuple[Any, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    from equipoise.cli._sides import open_sides
     from equipoise.core.errors import UsageError, nearest
     from equipoise.trial.power import plan_claims
     from equipoise.trial.trial import Claim

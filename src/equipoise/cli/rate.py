@@ -62,17 +62,17 @@ def command(
     model_b, tie, or a name), or score from 0 to 1; prompt, cluster and weight
     if you have them. Or it has scores: model, prompt and score, or a row a
     model and a column a prompt; every two models are compared on every prompt
-    both have. Comparisons on the same prompt, or in the same cluster, are not
-    taken as independent.
+    both have. Comparisons in the same cluster, or where there is none on the
+    same prompt, are not taken as independent.
 
     A rank such as 1–3 says where the model may be, given the data.
 
     Example: equipoise rate battles.csv --by bradley_terry --by 'elo_ratings(k=8)'
     --plot ratings.svg
     """
-    from equipoise.core import Rng, UsageError
+    from equipoise.core import Rng, UsageError, nearest
     from equipoise.kit.progress import listening
-    from equipoise.report.ratings import FORMATS, print_tables, write
+    from equipoise.report.ratings import FORMATS, interval_of, print_tables, write
     from equipoise.report.terminal import progress
 
     if level is not None and not 0.5 <= level < 1:
@@ -81,10 +81,14 @@ def command(
         raise UsageError(f"--plot {plot}: the name must end in {', '.join(FORMATS)}.")
     measures = {each: _measure(each, level) for each in by or ["bradley_terry"]}
     place = None if anchor is None else _anchor(anchor)
+    movable = {name for name, each in measures.items() if getattr(each, "relative", False)}
+    if place is not None and not movable:
+        raise UsageError(
+            f"--anchor: ratings by {' and '.join(measures)} have a scale of their own that cannot"
+            " be moved."
+        )
     comparisons = _comparisons(file, lower, task, store)
     if place is not None and place[0] not in comparisons.models:
-        from equipoise.core import nearest
-
         raise UsageError(
             f'--anchor: there is no model "{place[0]}".{nearest(place[0], comparisons.models)}'
         )
@@ -93,20 +97,12 @@ def command(
         watcher.start(1, 0)
         for name, measure in measures.items():
             found = measure.rate(comparisons, Rng(seed).child("rate", name))
-            moved = place if getattr(measure, "relative", False) else None
-            tables.append(_table(name, found, comparisons, moved))
-    if place is not None and not any(
-        getattr(each, "relative", False) for each in measures.values()
-    ):
-        raise UsageError(
-            f"--anchor: ratings by {' and '.join(measures)} have a scale of their own that cannot"
-            " be moved."
-        )
+            tables.append(_table(name, found, comparisons, place if name in movable else None))
     about = _about(comparisons)
     if csv is not None:
         _write_csv(tables, csv)
     if plot is not None:
-        caption = f"{about}\nLines are {tables[0]['level']:.0%} intervals."
+        caption = f"{about}\nLines are {interval_of(tables[0])}s."
         write(tables, f"Ratings of {Path(file).name}", caption, plot, top=top)
     if json:
         print_json(_as_json(tables, file, comparisons))
@@ -159,9 +155,10 @@ def _anchor(text: str) -> tuple[str, float]:
 def _comparisons(file: str, lower: bool, task: str | None, store: str | None) -> Comparisons:
     from equipoise.core import UsageError
     from equipoise.kit.data.comparisons import read_comparisons
+    from equipoise.kit.data.formats import FORMATS
 
     path = Path(file)
-    looks = path.suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz")
+    looks = path.suffix.lower() in (*FORMATS, ".gz")
     if looks or path.exists() or file.startswith(("hf:", "builtin:")):
         if task is not None:
             raise UsageError("--task is for runs of the store; a file has none.")
@@ -234,10 +231,7 @@ def _table(
     anchor: tuple[str, float] | None,
 ) -> dict[str, Any]:
     """Return one method's ratings as plain rows, the best first."""
-    import numpy as np
-
-    m = len(met.models)
-    games = np.bincount(met.first, minlength=m) + np.bincount(met.second, minlength=m)
+    games = met.games()
     wins = met.wins().sum(axis=1)
     shift = 0.0 if anchor is None else anchor[1] - found[anchor[0]].value
     rated = {model: found[model] for model in met.models if model in found}

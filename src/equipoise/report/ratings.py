@@ -44,7 +44,7 @@ def _print_one(table: Table, console: Console, top: int | None) -> None:
     rows = table["rows"][:top]
     grid = Grid(box=None, padding=(0, 2, 0, 0))
     marks = _marks(rows, max(0, min(40, console.width - 62)))
-    heads = ["rank", "model", "rating", f"{table['level']:.0%} interval"]
+    heads = ["rank", "model", "rating", interval_of(table)]
     for name in (*heads, *([""] if marks else []), "games", "wins"):
         right = name in ("rating", "games", "wins")
         grid.add_column(
@@ -90,6 +90,11 @@ def _print_rest(table: Table, shown: int, console: Console) -> None:
     left = len(table["rows"]) - shown
     if left:
         console.print(f"and {left} more", style="dim")
+
+
+def interval_of(table: Table) -> str:
+    """Return what a method's intervals are called, such as ``95% interval``."""
+    return f"{100 * table['level']:.9g}% interval"
 
 
 def _rank(row: Mapping[str, Any]) -> str:
@@ -269,7 +274,7 @@ def _page(tables: Sequence[Table], title: str, picture: Markup, top: int | None)
     """Return a page of its own: the picture, and the numbers of every method."""
     parts = [svg.tag("h1", [title]), picture]
     for table in tables:
-        heads = ("rank", "model", "rating", f"{table['level']:.0%} interval", "games", "wins")
+        heads = ("rank", "model", "rating", interval_of(table), "games", "wins")
         lines = [svg.tag("tr", [svg.tag("th", [each]) for each in heads])]
         for row in table["rows"][:top]:
             cells = (_rank(row), row["model"], *_value(row), f"{row['games']:,}", _share(row))

@@ -35,11 +35,7 @@ def export(store: Any, run: int, path: Path, suffix: str | None = None) -> int:
     suffix
         A member of `FORMATS`, by default that of the path.
     """
-    names = store.score_names(run)
-    return _write(store, run, names, path, suffix or path.suffix)
-
-
-def _write(store: Any, run: int, names: list[str], path: Path, suffix: str) -> int:
+    names, suffix = store.score_names(run), suffix or path.suffix
     count = 0
     if suffix == ".jsonl":
         # A lone surrogate becomes its escape, which JSON reads back as it was.

@@ -37,6 +37,7 @@ class _Row:
     outcome: Outcome
 
 
+@without_collector()
 def import_files(
     files: Sequence[Path],
     place: str | Path,
@@ -74,18 +75,6 @@ def import_files(
     UsageError
         One sentence with file and line; the store is untouched then.
     """
-    with without_collector():
-        return _import(files, place, trial, task, lower_better, bounds)
-
-
-def _import(
-    files: Sequence[Path],
-    place: str | Path,
-    trial: str | None,
-    task: str,
-    lower_better: Sequence[str],
-    bounds: Sequence[str],
-) -> dict[str, Any]:
     read = [read_file(path) for path in files]
     for each in read:
         find_scores(each)

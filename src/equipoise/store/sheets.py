@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -317,6 +318,8 @@ def _limits(bounds: Sequence[str]) -> dict[str, tuple[float, float]]:
             limits[name] = (float(low), float(high))
         except ValueError:
             raise UsageError(f'--bounds must be NAME:LOW:HIGH, got "{text}".') from None
-        if not limits[name][0] < limits[name][1]:
-            raise UsageError(f"--bounds {text}: the lower bound must be below the upper one.")
+        if not -math.inf < limits[name][0] < limits[name][1] < math.inf:
+            raise UsageError(
+                f"--bounds {text}: the lower bound must be below the upper one, both finite."
+            )
     return limits

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,7 +144,7 @@ class _Claimed:
     watched: Watched
     arms: list[int]
     fed: int = 0
-    due: int = field(default=BATCH)
+    due: int = BATCH
 
 
 class Looking:

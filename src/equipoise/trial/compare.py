@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from equipoise.core import Estimate, Measure, Outcomes, Rng, UsageError
+from equipoise.kit.statistics.columns import row_keys
 from equipoise.kit.statistics.effects import paired_difference
 from equipoise.kit.statistics.resampling import bootstrap
 from equipoise.kit.statistics.single import mean, proportion
@@ -153,7 +154,9 @@ def pair(a: Outcomes, b: Outcomes) -> tuple[Outcomes, Outcomes]:
     An arm that was built once is set against every build of the other.
     """
     a, b = _spread(a, b), _spread(b, a)
-    _, rows_a, rows_b = np.intersect1d(_key(a), _key(b), assume_unique=True, return_indices=True)
+    _, rows_a, rows_b = np.intersect1d(
+        row_keys(a), row_keys(b), assume_unique=True, return_indices=True
+    )
     return a.take(rows_a), b.take(rows_b)
 
 
@@ -163,12 +166,6 @@ def _spread(outcomes: Outcomes, other: Outcomes) -> Outcomes:
         return outcomes
     repeated = outcomes.take(np.tile(np.arange(len(outcomes)), len(builds)))
     return replace(repeated, build=np.repeat(builds, len(outcomes)))
-
-
-def _key(outcomes: Outcomes) -> np.ndarray:
-    # 24 bits hold any build below 1,024 and repeat below 16,384.
-    within = (outcomes.build.astype(np.int64) << 14) | outcomes.repeat.astype(np.int64)
-    return np.asarray((outcomes.unit.astype(np.int64) << 24) | within)
 
 
 def _lost(a: Outcomes, b: Outcomes, kept_a: np.ndarray, kept_b: np.ndarray) -> float:

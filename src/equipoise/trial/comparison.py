@@ -203,7 +203,7 @@ def claimed(
     UsageError
         If there is no such task, or the margin does not fit the relation.
     """
-    if margin < 0 or (margin == 0 and relation != "beats"):
+    if not margin >= 0 or (margin == 0 and relation != "beats"):
         raise UsageError(f"{relation} needs a margin above 0, as in --margin 0.02.")
     score = found.contrasts[0].score
     low, high = found.contrasts[0].bounds
@@ -220,6 +220,9 @@ def claimed(
     if on == OVERALL and len(tasks) > 1:
         arms = list(dict.fromkeys((each.arm, each.versus) for each in mine))
         groups = [[each for each in mine if (each.arm, each.versus) == pair] for pair in arms]
+        several = [each for each in groups if len(each) > 1]
+        if why := next(filter(None, map(_apart, several)), ""):
+            raise UsageError(f"There is no overall {score}: {why}; name a task with --on, or each.")
     else:
         groups = [[each] for each in mine if on in ("each", OVERALL, each.task)]
     claims = []
@@ -263,6 +266,8 @@ def _pairs(first: Side, second: Side, arm: str | None, other: str | None) -> lis
             other = twos[0] if len(twos) == 1 else arm
         if arm is None or other is None or other not in twos:
             raise UsageError("Name an arm of each side: --arm and --other.")
+        if first is second and arm == other:
+            raise UsageError(f"Name two arms of {first.name}: --arm and --other.")
         return [(arm, other)]
     if first is second:
         control, *treated = ones
@@ -355,11 +360,8 @@ def _overall(
     for (arm, versus, score), group in groups.items():
         if len(group) < 2:
             continue
-        if len({each.bounds for each in group}) > 1:
-            notices[f"There is no overall {score}: its bounds differ between tasks."] = None
-            continue
-        if any(each.builds for each in group):
-            notices[f"There is no overall {score}: several builds link the tasks."] = None
+        if why := _apart(group):
+            notices[f"There is no overall {score}: {why}."] = None
             continue
         found, used, means = macro(group, level)
         if len(used) < len(group):
@@ -382,6 +384,15 @@ def _overall(
             }
         )
     return rows
+
+
+def _apart(group: Sequence[Contrast]) -> str:
+    """Return why tasks have no effect in common, or nothing where they may have."""
+    if len({each.bounds for each in group}) > 1:
+        return "its bounds differ between tasks"
+    if any(each.builds for each in group):
+        return "several builds link the tasks"
+    return ""
 
 
 def _correct(rows: Sequence[dict[str, Any]], level: float, how: Correction) -> None:

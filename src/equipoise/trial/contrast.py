@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.core import Estimate, Rng
+from equipoise.kit.statistics._common import is_binary
 from equipoise.kit.statistics.effects import macro_mean
 from equipoise.kit.statistics.planning import detectable, units_to_settle
 from equipoise.trial._joining import Joined
@@ -81,7 +82,6 @@ def row_of(contrast: Contrast) -> dict[str, Any]:
     """Return what a comparison's JSON says of a contrast."""
     found = contrast.found
     _, x, y, d = contrast.differences
-    binary = len(d) > 0 and set(np.unique(x)) | set(np.unique(y)) <= {0.0, 1.0}
     return {
         "arm": contrast.arm,
         "versus": contrast.versus,
@@ -93,7 +93,7 @@ def row_of(contrast: Contrast) -> dict[str, Any]:
         "second_mean": float(y.mean()) if len(y) else None,
         "units_better": int((d > 0).sum()),
         "units_worse": int((d < 0).sum()),
-        "test": _test(contrast, found.estimate, binary),
+        "test": _test(contrast, found.estimate, is_binary(x, y)),
         "only_first": contrast.joined.only_first,
         "only_second": contrast.joined.only_second,
         "bounds": list(contrast.bounds),

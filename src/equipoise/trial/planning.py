@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ class Plan:
         }
 
 
+def sizes(trial: Trial, tasks: Iterable[str]) -> dict[str, int]:
+    """Return how many units the trial plans for each task."""
+    return {task: sum(1 for _ in test_units(trial, task)) for task in tasks}
+
+
 def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
     """Say what a run would do. Reads the store if there is one, writes nothing.
 
@@ -98,7 +103,7 @@ def plan(trial: Trial, *, store: str | Path | None = None) -> Plan:
     if faults:
         raise UsageError(" ".join(message for _, message in faults))
     place = store or default_store()
-    totals = {label: sum(1 for _ in test_units(trial, label)) for label in trial.tasks}
+    totals = sizes(trial, trial.tasks)
     history = _history(trial, totals, place) if is_there(place) else {}
     cells = []
     for arm, task in trial.cells():
@@ -128,11 +133,12 @@ def _history(
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     with Store.open(place, readonly=True) as store:
         for arm, task in trial.cells():
-            numbers = store.find(trial.arm_identities[arm], trial.task_identities[task])
-            if None in numbers:
+            of_arm, of_task = store.find(trial.arm_identities[arm], trial.task_identities[task])
+            if of_arm is None or of_task is None:
                 continue
             costs = store.costs(
-                *numbers,  # type: ignore[arg-type]
+                of_arm,
+                of_task,
                 builds=trial.builds_of(arm),
                 repeats=trial.repeats,
                 units=totals[task],

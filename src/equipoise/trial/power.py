@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from equipoise.core import Estimate, Rng, UsageError
-from equipoise.kit.statistics._common import critical
-from equipoise.kit.statistics.power import PairedDesign, split_repeats, variance_range
+from equipoise.kit.statistics._common import critical, is_binary
+from equipoise.kit.statistics.power import PairedDesign, Repeats, split_repeats, variance_range
 from equipoise.kit.statistics.single import wilson
 from equipoise.store import Store
 from equipoise.trial._joining import Joined, join
 from equipoise.trial.compare import Effect, describe, effect, fill, filled, measure_effect
 from equipoise.trial.sides import Cell, Side, run_side
 from equipoise.trial.trial import Claim, Trial
-from equipoise.trial.units import test_units
 from equipoise.trial.verdict import claim_level
+from equipoise.trial.weigh import measure_at
 
 POWERS = (0.8, 0.9)
 """The powers that a plan tells the units for."""
@@ -55,28 +55,23 @@ class Knowledge:
     about: Mapping[str, Any]
     effect: Estimate | None
     costs: Mapping[str, float | None]
-    repeats: Any = None
+    repeats: Repeats | None = None
 
 
 def pilot_of(trial: Trial, store: Store) -> Side:
     """Return what a store has of a trial as a side; cells without outcomes are left out."""
     covers = []
     for arm, task in trial.cells():
-        numbers = store.find(trial.arm_identities[arm], trial.task_identities[task])
-        if None in numbers or not store.count(*numbers):  # type: ignore[arg-type]
+        of_arm, of_task = store.find(trial.arm_identities[arm], trial.task_identities[task])
+        if of_arm is None or of_task is None or not store.count(of_arm, of_task):
             continue
         covers.append(
             {
-                "arm": numbers[0], "task": numbers[1], "arm_label": arm, "task_label": task,
+                "arm": of_arm, "task": of_task, "arm_label": arm, "task_label": task,
                 "units": None, "builds": trial.builds_of(arm), "repeats": trial.repeats,
             }
         )  # fmt: skip
     return run_side(store, {"id": f"of {trial.name}", "covers": covers})
-
-
-def sizes(trial: Trial, tasks: Sequence[str]) -> dict[str, int]:
-    """Return how many units the trial plans for each task."""
-    return {task: sum(1 for _ in test_units(trial, task)) for task in tasks}
 
 
 def plan_claims(
@@ -138,6 +133,8 @@ def plan_row(
     design, notes = known.design, []
     if repeats is None:
         repeats = known.about.get("repeats", 1)
+    if known.repeats is not None:
+        design = design.scaled(known.repeats.factor(repeats))
     whence: Literal["given", "pilot", "no difference"] = "given"
     sign = -1.0 if claim.relation == "below" else 1.0
     if assumed is not None:
@@ -176,17 +173,20 @@ def plan_row(
     row = _about(claim, level) | {"assumed": true, "assumed_from": whence, "needs": needs}
     if known.about:
         row["pilot"] = dict(known.about)
-    for name, n in (("now", known.about.get("units")), ("planned", planned)):
+    for name, n, of in (
+        ("now", known.about.get("units"), known.design),
+        ("planned", planned, design),
+    ):
         if n:
             row[name] = {"units": n}
             if (name, whence) != ("now", "pilot"):  # that would be the pilot's p-value again
-                row[name]["power"] = power(n)
+                row[name]["power"] = power(n, of)
             if within is None:
-                row[name]["detectable"] = design.detectable(n, level=level)
+                row[name]["detectable"] = of.detectable(n, level=level)
     if known.repeats is not None:
         options = []
         for times in _REPEATS:
-            n = units(POWERS[0], design.scaled(known.repeats.factor(times)))
+            n = units(POWERS[0], known.design.scaled(known.repeats.factor(times)))
             options.append(
                 {"repeats": times, "units": n, "outcomes": None if n is None else n * times}
             )
@@ -237,7 +237,9 @@ def _loose_effect(found: Estimate | None, bound: float) -> list[str]:
     return [f"{text}; plan for the smallest effect that matters with --effect."]
 
 
-def _curve(power: Any, needs: Sequence[int | None], planned: int | None) -> list[list[float]]:
+def _curve(
+    power: Callable[[float], float], needs: Sequence[int | None], planned: int | None
+) -> list[list[float]]:
     known = [n for n in (*needs, planned) if n]
     most = 1.5 * max(known, default=1_000)
     sizes = np.unique(np.linspace(max(2, most / 40), max(8, most), 40).round().astype(int))
@@ -281,10 +283,7 @@ def _of_one(cell: Cell, claim: Claim, errors: str) -> Knowledge:
     if claim.measure is None:
         found = describe(outcomes, score, level=0.95, errors=errors)
     else:
-        measured = claim.measure.measure(filled(outcomes, errors), Rng(0).child("power"))
-        if not isinstance(measured, Estimate):
-            raise UsageError("the measure gives a table and cannot be claimed")
-        found = measured
+        found = measure_at(0.95, claim.measure, filled(outcomes, errors), Rng(0).child("power"))
     if not found.has_interval:
         raise UsageError(found.note or "the pilot gives no interval")
     return _plain(found, _costs((cell,)))
@@ -315,7 +314,7 @@ def _paired(
     _, place, times = np.unique(units, return_inverse=True, return_counts=True)
     known = _plain(found.estimate, costs)
     about = dict(known.about)
-    passes = joined.first.spec(score).binary and set(np.unique((x, y))) <= {0.0, 1.0}
+    passes = joined.first.spec(score).binary and is_binary(x, y)
     clustered = found.estimate.clusters is not None
     if passes and times.max() == 1 and not clustered:
         n, differ = len(x), int(np.count_nonzero(x != y))

@@ -75,7 +75,13 @@ def run_side(store: Store, run: Mapping[str, Any]) -> Side:
     for each in run["covers"]:
         cell = _stored(store, each, imported)
         arms.setdefault(each["arm_label"], {})[each["task_label"]] = cell
-    return Side(f"run {run['id']}", arms)
+    name, result, notices = f"run {run['id']}", run.get("result") or {}, []
+    if result.get("allocation") or result.get("status") == "early":
+        notices.append(
+            f"{name} let its scores say how many units to do. All that the store has of its arms"
+            " is compared, and intervals and p-values here do not allow for such a choice."
+        )
+    return Side(name, arms, notices)
 
 
 def _stored(store: Store, cell: Mapping[str, Any], imported: bool) -> Cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from equipoise.catalog import entry_of, recipe
@@ -132,7 +133,7 @@ def summarise(
         else:
             mean = allocated.estimate(arm, task)
         if task in preferred:
-            estimates += _measured(preferred[task], trial, arm, task, outcomes, rng)
+            estimates += preferred[task].rows[arm]
         estimates.append(Row(arm, task, spec.name, mean, None, spec.higher_is_better, spec.unit))
         if trial.is_edit(task):  # both scores are its answer, and it has no control
             (other,) = trial.tasks[task].scores[1:]
@@ -141,7 +142,7 @@ def summarise(
             estimates.append(Row(arm, task, other.name, mean, None, better, other.unit))
             continue
         for measure in trial.measures_of(task):
-            if measure != preferred.get(task):
+            if task not in preferred or measure != preferred[task].measure:
                 estimates += _measured(measure, trial, arm, task, outcomes, rng)
         control = outcomes.get((trial.control, task))
         if arm != trial.control and control is not None and spec.higher_is_better is not None:
@@ -150,29 +151,39 @@ def summarise(
             if allocated is not None:
                 against = allocated.effect(arm, trial.control, task)
             elif task in preferred:
-                name = _name_of(preferred[task])
-                against = measure_effect(preferred[task], found, control, **how).estimate
+                measure = preferred[task].measure
+                name = _name_of(measure)
+                against = measure_effect(measure, found, control, **how).estimate
             else:
                 against = effect(found, control, spec.name, **how).estimate
             effects.append(Row(arm, task, name, against, trial.control, True, spec.unit))
     return estimates, effects
 
 
-def _preferred(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> dict[str, Measure]:
-    """Return the measures that tasks prefer to a mean, where they have an answer in every arm."""
+@dataclass(frozen=True)
+class _Preferred:
+    """The measure that a task prefers to a mean, and what it found of each arm."""
+
+    measure: Measure
+    rows: Mapping[str, list[Row]]
+
+
+def _preferred(trial: Trial, outcomes: Mapping[tuple[str, str], Outcomes]) -> dict[str, _Preferred]:
+    """Return what tasks prefer to a mean, where it has an answer in every arm."""
     found = {}
     for task, spec in trial.tasks.items():
         measure = spec.claimed()
         if measure is None:
             continue
-        here = [each for (_, t), each in outcomes.items() if t == task and len(each)]
-        try:
-            rng = trial.rng.child("preferred", task)
-            answers = [measure.measure(filled(each, trial.errors), rng) for each in here]
-        except UsageError:  # said where a claim asks for it
-            continue
-        if all(isinstance(each, Estimate) and each.has_interval for each in answers):
-            found[task] = measure
+        rows = {
+            arm: _measured(
+                measure, trial, arm, task, outcomes, trial.rng.child("statistics", arm, task)
+            )
+            for (arm, of), each in outcomes.items()
+            if of == task and len(each)
+        }
+        if all(len(each) == 1 and each[0].estimate.has_interval for each in rows.values()):
+            found[task] = _Preferred(measure, rows)
     return found
 
 
@@ -250,15 +261,14 @@ def _weigh_claim(
     if claim.measure is None:
         value = describe(arm, score, level=level, errors=trial.errors)
     else:
-        value = _value(claim.measure, filled(arm, trial.errors), level, rng)
+        value = measure_at(level, claim.measure, filled(arm, trial.errors), rng)
     bounded = arm.spec(score).worst is not None and trial.errors == "worst"
     lost = arm.failed & ~arm.blamed if bounded else arm.failed
     return judge(claim, value, 1.0 if dead else float(lost.mean()))
 
 
-def _value(measure: Measure, outcomes: Outcomes, level: float, rng: Rng) -> Estimate:
-    from dataclasses import replace
-
+def measure_at(level: float, measure: Measure, outcomes: Outcomes, rng: Rng) -> Estimate:
+    """Return what a measure of an arm finds, with an interval of this level."""
     at_level = replace(measure, level=level) if hasattr(measure, "level") else measure  # type: ignore[type-var]
     found = at_level.measure(outcomes, rng)
     if not isinstance(found, Estimate):

@@ -39,8 +39,7 @@ def compared(
 ) -> Response:
     """Compare runs: the first with each other one, or the arms of a single one."""
     store = library(request)
-    numbers = list(dict.fromkeys(int(each) for each in runs.replace(",", " ").split()))[:MOST]
-    chosen = [store.run(number) for number in numbers]
+    chosen = _chosen(store, runs)
     _, recent = store.browse(limit=40)
     shown: dict[str, Any] = {
         "chosen": chosen,
@@ -54,10 +53,10 @@ def compared(
         "tasks": [],
     }
     if chosen:
-        key = ("compare", *((run["id"], run["status"]) for run in chosen), level)
-        shown |= store.once(key, lambda: _board(store, chosen, level))
+        shown |= _board(*_leaders(store, chosen, level))
         shown |= store.once(
-            (*key, score, correct), lambda: _tables(store, chosen, score, correct, level)
+            ("compare", *_states(chosen), level, score, correct),
+            lambda: _tables(store, chosen, score, correct, level),
         )
     return page(request, "compare.html.j2", **shown)
 
@@ -68,14 +67,30 @@ def board(
 ) -> dict[str, Any]:
     """Return the leaderboard as a Vega-Lite chart."""
     store = library(request)
-    chosen = [store.run(int(each)) for each in runs.replace(",", " ").split()[:MOST]]
-    key = ("board", *((run["id"], run["status"]) for run in chosen), level)
-    found, tasks = store.once(key, lambda: leaderboard(store, chosen, level))
-    return vega.dressed(vega.board(found, tasks))
+    return vega.dressed(vega.board(*_leaders(store, _chosen(store, runs), level)))
 
 
-def _board(store: Any, chosen: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any]:
-    found, tasks = leaderboard(store, chosen, level)
+def _chosen(store: Any, runs: str) -> list[Mapping[str, Any]]:
+    """Return the runs that an address names, each once."""
+    numbers = dict.fromkeys(int(each) for each in runs.replace(",", " ").split())
+    return [store.run(number) for number in list(numbers)[:MOST]]
+
+
+def _states(chosen: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+    return [(run["id"], run["status"]) for run in chosen]
+
+
+def _leaders(
+    store: Any, chosen: Sequence[Mapping[str, Any]], level: float
+) -> tuple[list[Standing], list[str]]:
+    """Return the leaderboard, which the page and its chart share."""
+    found: tuple[list[Standing], list[str]] = store.once(
+        ("board", *_states(chosen), level), lambda: leaderboard(store, chosen, level)
+    )
+    return found
+
+
+def _board(found: Sequence[Standing], tasks: Sequence[str]) -> dict[str, Any]:
     if not found:
         return {"board": [], "tasks": []}
     several = len({each.run for each in found}) > 1

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from equipoise.core import ScoreSpec, UsageError, nearest
+from equipoise.core import EXCUSED, ScoreSpec, UsageError, nearest
 
 Show = Literal["all", "disagree", "better", "worse", "failed", "wrong"]
 
@@ -26,8 +26,8 @@ SHOWS: Mapping[str, str] = {
     "wrong": "no arm got it right",
 }
 
-
 MOST_KINDS = 200
+_ARM = "arm:"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Grid:
                 cell["task"],
                 spec.name,
                 below=below,
-                **{name: cell[name] for name in ("units", "builds", "repeats")},
+                **size_of(cell),
             )
             for arm, cell in cells.items()
         }
@@ -103,13 +103,20 @@ class Grid:
         """Whether an outcome of a unit failed, shape ``(units, arms)``."""
         return np.asarray(self.kind > 0)
 
+    @property
+    def best(self) -> float | None:
+        """The score of a right answer, where there is one."""
+        up = self.spec.higher_is_better
+        return None if up is None else self.spec.high if up else self.spec.low
+
     @cached_property
     def filled(self) -> np.ndarray:
-        """The scores with failed outcomes at the worst value, where the score has one."""
+        """The scores, what failed at the worst value where there is one and the arm is to blame."""
         worst = self.spec.worst
         if worst is None:
             return self.value
-        return np.where(self.failed & np.isnan(self.value), worst, self.value)
+        blamed = [place for place, kind in enumerate(self.kinds) if place and kind not in EXCUSED]
+        return np.where(np.isin(self.kind, blamed) & np.isnan(self.value), worst, self.value)
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -163,9 +170,8 @@ class Grid:
         elif show == "failed":
             mask = np.asarray(self.failed[:, places].any(axis=1))
         elif show == "wrong":
-            best = self.spec.high if self.spec.higher_is_better is not False else self.spec.low
             filled = self.filled[:, places]
-            right = filled == best if best is not None else np.zeros_like(filled, bool)
+            right = np.zeros_like(filled, bool) if self.best is None else filled == self.best
             mask = np.asarray(~right.any(axis=1))
         elif show == "all":
             mask = np.ones(len(self.numbers), bool)
@@ -187,15 +193,22 @@ class Grid:
     def order(self, mask: np.ndarray, sort: str, descending: bool) -> np.ndarray:
         """Return the chosen rows in order.
 
-        ``sort`` is ``unit``, ``spread``, or an arm's label for its score; rows
+        ``sort`` is ``unit``, ``spread``, or an arm's label for its score, see `sort_of`; rows
         without a value come last, ties in the order of the units.
         """
         rows = np.flatnonzero(mask)
         if sort in ("", "unit"):
             return rows[::-1] if descending else rows
-        key = self.spread[rows] if sort == "spread" else self.filled[rows, self.place(sort)]
+        if sort == "spread":
+            key = self.spread[rows]
+        else:
+            key = self.filled[rows, self.place(sort.removeprefix(_ARM))]
         missing = np.isnan(key)
         return np.asarray(rows[np.lexsort((-key if descending else key, missing))])
+
+    def sort_of(self, arm: str) -> str:
+        """Return how `order` is asked for an arm's score: by its label, if that says no other."""
+        return _ARM + arm if arm in ("", "unit", "spread") or arm.startswith(_ARM) else arm
 
     def place(self, arm: str) -> int:
         """Return an arm's column."""
@@ -216,6 +229,11 @@ def _code(kinds: list[str], name: str) -> int:
 def cells_of(run: Mapping[str, Any], task: str) -> dict[str, Mapping[str, Any]]:
     """Return the cells of a task by the label of their arm."""
     return {each["arm_label"]: each for each in run["covers"] if each["task_label"] == task}
+
+
+def size_of(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many units, builds and repeats a cell has, as a store is asked for them."""
+    return {name: cell[name] for name in ("units", "builds", "repeats")}
 
 
 def tasks_of(run: Mapping[str, Any]) -> Sequence[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from fastapi import APIRouter
 from pydantic import ValidationError
@@ -15,14 +16,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from equipoise.core import EquipoiseError, Rng, RunError, UsageError
+from equipoise.core import EquipoiseError, Rng, RunError, Task, UsageError
 from equipoise.report import words
 from equipoise.report._page import claim_panel
+from equipoise.trial.build import BuildFault, build
 from equipoise.trial.compare import describe, effect
 from equipoise.trial.schema import ClaimFile, TrialFile
 from equipoise.trial.trial import Claim
 from equipoise.trial.verdict import claim_level, judge
 from equipoise.viewer.app import library
+from equipoise.viewer.grid import cells_of, size_of
 from equipoise.viewer.pages import AS_IT_IS, environment
 
 router = APIRouter()
@@ -142,11 +145,9 @@ def render(store: Any, run: Mapping[str, Any], speed: float | None, quiet: float
     """Return the part of the page that tells how far a run is."""
     cells = []
     for cell in run["covers"]:
-        size = [cell[name] for name in ("units", "builds", "repeats")]
-        total = None if None in size else size[0] * size[1] * size[2]
-        costs = store.costs(
-            cell["arm"], cell["task"], **{k: cell[k] for k in ("units", "builds", "repeats")}
-        )
+        size = size_of(cell)
+        total = None if None in size.values() else math.prod(size.values())
+        costs = store.costs(cell["arm"], cell["task"], **size)
         cells.append(
             {
                 "arm": cell["arm_label"],
@@ -207,21 +208,27 @@ def _file(text: str) -> TrialFile | None:
         return None
 
 
+def _has_own_measure(task: Any) -> bool:
+    """Say whether a claim that names no score is about a measure of the task's own."""
+    try:
+        return cast("Task", build(task, Task)).claimed() is not None
+    except BuildFault:  # a package that it needs is missing here
+        return False
+
+
 def _standing(
     store: Any, run: Mapping[str, Any], file: TrialFile, spec: ClaimFile
 ) -> dict[str, Any] | None:
     relation, other = spec.relation()
-    cells = {each["arm_label"]: each for each in run["covers"] if each["task_label"] == spec.on}
+    cells = cells_of(run, spec.on)
     sides = [spec.arm, *([other] if isinstance(other, str) else [])]
     if spec.measure is not None or any(side not in cells for side in sides):
         return None
+    if spec.score is None and _has_own_measure(file.tasks.get(spec.on)):
+        return None
     outcomes = [
-        store.outcomes(
-            cells[side]["arm"],
-            cells[side]["task"],
-            **{k: cells[side][k] for k in ("units", "builds", "repeats")},
-        )
-        for side in sides
+        store.outcomes(cell["arm"], cell["task"], **size_of(cell))
+        for cell in (cells[side] for side in sides)
     ]
     if any(not len(each) for each in outcomes):
         return None

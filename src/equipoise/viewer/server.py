@@ -110,7 +110,9 @@ def _listen(host: str, port: int | None) -> socket.socket:
 
 
 def _why(host: str, port: int, error: OSError) -> str:
-    if error.errno in _TAKEN:
+    if error.errno == errno.EACCES:
+        return f"Port {port} may not be used; say --port with one above 1023, or leave it out."
+    if error.errno == errno.EADDRINUSE:
         return f"Port {port} is in use; say --port with another one, or leave it out."
     return f"The viewer cannot listen at {host}:{port}: {error.strerror}."
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from equipoise.core import Estimate, Outcomes
 from equipoise.trial.compare import describe
+from equipoise.viewer.grid import size_of
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,7 @@ def _columns(
     read = {}
     for key, cells in entries.items():
         cell = cells[task]
-        size = {name: cell[name] for name in ("units", "builds", "repeats")}
-        read[key] = store.outcomes(cell["arm"], cell["task"], **size)
+        read[key] = store.outcomes(cell["arm"], cell["task"], **size_of(cell))
     common = functools.reduce(np.intersect1d, [each.unit for each in read.values()])
     masks = {key: np.isin(each.unit, common) for key, each in read.items()}
     return {key: each if masks[key].all() else each.take(masks[key]) for key, each in read.items()}

@@ -31,8 +31,12 @@ def trials(
 ) -> Response:
     """List the runs of the store with their verdicts, age and cost."""
     asked = {"search": q.strip(), "verdict": verdict, "status": status, "sort": sort}
-    total, rows = library(request).browse(**asked, limit=AT_ONCE, offset=(page_ - 1) * AT_ONCE)
+    store = library(request)
+    total, rows = store.browse(**asked, limit=AT_ONCE, offset=(page_ - 1) * AT_ONCE)
     pages = max(1, math.ceil(total / AT_ONCE))
+    if page_ > pages:
+        page_ = pages
+        _, rows = store.browse(**asked, limit=AT_ONCE, offset=(page_ - 1) * AT_ONCE)
     now = datetime.now(UTC)
     return page(
         request,
@@ -75,6 +79,8 @@ def age(started: str, now: datetime) -> str:
     --------
     >>> age("2025-01-01T10:00:00+00:00", datetime(2025, 1, 1, 12, tzinfo=UTC))
     '2 hours ago'
+    >>> age("2025-01-01T11:15:00+00:00", datetime(2025, 1, 1, 12, tzinfo=UTC))
+    '45 minutes ago'
     """
     try:
         then = datetime.fromisoformat(started)
@@ -84,5 +90,6 @@ def age(started: str, now: datetime) -> str:
     for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
             n = int(seconds // size)
-            return then.date().isoformat() if n > 30 else f"{n} {name}{'' if n == 1 else 's'} ago"
+            old = name == "day" and n > 30
+            return then.date().isoformat() if old else f"{n} {name}{'' if n == 1 else 's'} ago"
     return "just now"

@@ -141,7 +141,6 @@ def _sides(
     found = []
     for place, (arm, row) in enumerate(rows.items()):
         text = as_text(row["output"])
-        told = row["usage"]
         where = urlencode({"arm": arm, "task": task, "id": unit, "repeat": repeat, "build": build})
         found.append(
             {
@@ -160,7 +159,7 @@ def _sides(
                 "exhibits": exhibits(row["artifacts"]),
                 "attempts": _attempts(row["attempts"]),
                 "artifact": f"/runs/{run}/artifact?{where}",
-                "cost": _cost(row, told),
+                "cost": _cost(row),
             }
         )
     return found
@@ -173,9 +172,10 @@ def _diff(first: str, text: str) -> Markup | None:
 
 
 def _tone(spec: ScoreSpec | None, first: float | None, mine: float | None) -> dict[str, str]:
-    if spec is None or spec.higher_is_better is None or None in (first, mine) or first == mine:
+    up = None if spec is None else spec.higher_is_better
+    if up is None or first is None or mine is None or first == mine:
         return {"tone": "none", "said": ""}
-    better = (mine > first) is spec.higher_is_better  # type: ignore[operator]
+    better = (mine > first) is up
     word = "better" if better else "worse"
     return {"tone": "good" if better else "bad", "said": f"{word} than the first arm"}
 
@@ -190,8 +190,8 @@ def _error(row: Mapping[str, Any]) -> str:
     return clip(f"{row['error_kind'] or 'error'}: {row['error'] or ''}".rstrip(": "), 4_000)
 
 
-def _cost(row: Mapping[str, Any], usage: Mapping[str, Any]) -> str:
-    parts = []
+def _cost(row: Mapping[str, Any]) -> str:
+    parts, usage = [], row["usage"]
     if usage["input_tokens"] or usage["output_tokens"]:
         parts.append(f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out")
     if usage["dollars"]:

@@ -68,6 +68,8 @@ def units(
     counted = grid is None
     if grid is None:
         grid = store.grid(found, task, score)
+    if show == "wrong" and grid.best is None:
+        raise UsageError(f"No answer is right by {score}: it has no best value.")
     only, waiting = _among(store, found, cells, number_, q=q, stratum=stratum, name=id_, arm=arm)
     mask = grid.choose(show=show, arm=arm, kind=kind, low=_float(low), high=_float(high), only=only)
     down = order == "down" or (order == "" and sort == "spread")
@@ -85,6 +87,7 @@ def units(
         score=score,
         spec=grid.spec,
         arms=grid.arms,
+        sorts=[grid.sort_of(arm) for arm in grid.arms],
         shows=SHOWS,
         kinds=grid.kinds[1:],
         strata=store.strata(number_),

@@ -1,6 +1,7 @@
 """Bradley-Terry and Elo: closed forms, likelihoods maximised by others, and coverage."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -405,6 +406,10 @@ def test_ties_can_leave_strengths_without_end(rows, finite, ties):
         (lambda met: bradley_terry_draws(met, draws=5, rng=Rng(0)), "at least 100"),
         (lambda met: bradley_terry(met).ends(2), "level"),
         (lambda met: elo_passes(met, k=0), "k must be"),
+        (lambda met: elo(met, k=0, rng=Rng(0)), "k must be"),
+        (lambda met: elo(met, k=math.nan, rng=Rng(0)), "k must be"),
+        (lambda met: elo(met, k=math.inf, rng=Rng(0)), "k must be"),
+        (lambda met: elo(replace(met, models=("a", "b", "c")), rng=Rng(0)), "c met no other"),
         (lambda met: elo(met, order="last", rng=Rng(0)), "order must be"),
         (lambda met: elo(met, orders=1, rng=Rng(0)), "orders must be"),
     ],

@@ -329,6 +329,17 @@ def brute(wins, least, prior):
     return found
 
 
+@pytest.mark.parametrize("change", [0.05, 0.5, 1.0])
+def test_after_is_a_refit(change):
+    wins = np.array([[0, 99.0, 0], [1, 0, 1], [0, 99, 0]])
+    (each,) = fragile_triples(wins, change=change).triples
+    gone = min(100 * change, 99)
+    wins[0, 1] -= gone
+    wins[1, 0] += gone
+    s = fragile_triples(wins).scores
+    assert each.after == pytest.approx(1 / (1 + math.exp(s[2] - s[0])), abs=1e-9)
+
+
 def test_search_equals_brute_force():
     rng = np.random.default_rng(5)
     scores = rng.normal(0, 3, 10)
@@ -416,6 +427,13 @@ def test_what_the_fit_rests_on_is_said():
         (lambda: fragile_triples([[0, 0.4, 0], [0.2, 0, 0.1], [0, 0, 0]]), "at least 2 are needed"),
         (lambda: fragile_triples([[0, -1], [0, 0]]), "at least 0"),
         (lambda: fragile_triples([[0, 1], [1, 0]], least=0.5), "least must be at least 1"),
+        (lambda: fragile_triples([[0, 1], [1, 0]], change=1.5), "change must be from 0 to 1"),
+        (lambda: fragile_triples([[0, 1], [1, 0]], prior=-1.0), "prior must be at least 0"),
+        (lambda: fragile_triples([[0, 1], [1, 0]], top=0), "top must be at least 1"),
+        (
+            lambda: fragile_triples([[0, 99, 0], [1, 0, 1], [0, 99, 0]], prior=0, change=1.0),
+            "ratings are infinite",
+        ),
         (lambda: fragile_triples([[0, 1], [1, 0]], names=["a"]), "need as many names"),
         (lambda: fragile_triples([[0, 1], [1, 0]], clusters=[1]), "clusters go with four columns"),
         (lambda: fragile_triples(([0], [0], [1], [1])), "compared with itself"),

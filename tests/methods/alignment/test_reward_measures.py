@@ -54,6 +54,11 @@ def test_sections_are_those_of_reward_bench():
     assert table["Reasoning"].value == pytest.approx(reasoning)
     assert table["all"].value == pytest.approx((reasoning + 0.5) / 2)
     assert "No pairs of Chat, Chat Hard" in table["all"].note
+    one = sectioned_accuracy([1], ["hep-go"])["all"]
+    assert one.value == 1
+    assert "One pair gives no interval" in one.note
+    with pytest.raises(UsageError, match="correct has 1 values that are NaN"):
+        sectioned_accuracy([1, np.nan], ["hep-go"] * 2)
     with pytest.raises(UsageError, match=r'unknown subset "hep-ruby"\. Nearest: hep-'):
         sectioned_accuracy([1], ["hep-ruby"])
     rows = Outcomes.of(correct=[1.0, 0])
@@ -83,6 +88,8 @@ def test_length_controlled_win_rate_finds_the_rate_at_equal_length():
     assert [soft.details[name] for name in ("theta", "phi", "psi")] == pytest.approx(
         [-0.4, 1.5, 0.7], abs=1e-5
     )
+    other = length_controlled_win_rate(p, d, difficulty=50 + hard / 100)  # whatever the scale
+    assert other.value == pytest.approx(truth, abs=1e-6)
     won = (draw.random(40_000) < p).astype(float)
     found = length_controlled_win_rate(won, d, difficulty=hard)
     assert found.low < truth < found.high
@@ -96,8 +103,9 @@ def test_length_controlled_win_rate_refuses():
         length_controlled_win_rate([1, 0, 1], [2, 2, 2])
     with pytest.raises(UsageError, match="preferences must be from 0 to 1"):
         length_controlled_win_rate([1, 0, 2], [1, 2, 3])
-    with pytest.raises(UsageError, match="length tells every outcome"):
-        length_controlled_win_rate([0, 0, 1, 1], [-2, -1, 1, 2])
+    for d in ([-2, -1, 1, 2], [-1, -1, 1, 1]):
+        with pytest.raises(UsageError, match="length tells every outcome"):
+            length_controlled_win_rate([0, 0, 1, 1], d)
 
 
 def test_gameability_by_hand():
@@ -112,5 +120,11 @@ def test_gameability_by_hand():
         gameability({"a": 0.5})
     one = Outcomes.of(won=[1.0, 0])
     other = replace(one, unit=np.array([7, 8]))
+    rows = Outcomes.of(won=[1.0, 0, 1])
+    arms = {
+        name: replace(rows, unit=np.arange(3) + place)
+        for name, place in (("a", 0), ("a_verbose", 0), ("a_concise", 1))
+    }
+    assert "2 units are not in every arm" in Gameability.tiny().measure(arms, RNG).note
     with pytest.raises(UsageError, match="share 0 units"):
         Gameability().measure({"a": one, "a_verbose": other, "a_concise": one}, RNG)

@@ -47,6 +47,14 @@ def test_arms_that_share_a_judge_ask_it_once():
     assert judge.asked == 5
 
 
+def test_a_model_that_judges_and_scores_is_asked_for_each():
+    model, responses = tiny_model(), Responses(texts=("a", "b"))
+    model.judge = Counted().judge
+    judged = JudgeRewards().apply(model, RNG).rewards(responses)
+    assert judged.tolist() == [0, 1]
+    assert LikelihoodRewards().apply(model, RNG).rewards(responses).max() < 0
+
+
 def test_a_judge_learns_from_calibration_units_alone():
     task, judge = StoredPairScores(StoredPairScores.tiny().data, calibration=0.5), Counted()
     CALIBRATED(scorer="judge", data=task).apply(judge, RNG)

@@ -184,6 +184,8 @@ def test_hardness_is_the_sum_of_inverse_squares():
         (lambda: find("ucb_e", np.ones((2, 4)), 0), "budget must be a share"),
         (lambda: find("ucb_e", np.ones((2, 4)), 9), "whole number of them from 1 to 8, got 9"),
         (lambda: find("ucb_e", np.ones((2, 4)), 1.5), "budget must be a share"),
+        (lambda: find("ucb_e", np.ones((2, 4)), np.nan), "budget must be a share"),
+        (lambda: find("ucb_e", np.ones((2, 4)), np.inf), "budget must be a share"),
         (lambda: find("ucb_e", np.ones(4), 2), "must be a matrix of methods and items"),
         (lambda: find("ucb_e", [["a"]], 2), "must be a matrix of numbers"),
         (lambda: find("ucb_e", np.ones((2, 4)) * 5, 4), "scores must be from 0 to 1, got 5"),

@@ -170,6 +170,11 @@ def test_what_is_no_matrix_is_refused(tmp_path):
         read_score_matrix(wide(tmp_path, "x", "scores.txt"))
     with pytest.raises(UsageError, match="no NPZ file"):
         read_score_matrix(wide(tmp_path, "x", "scores.npz"))
+    with pytest.raises(UsageError, match="no NPZ file"):
+        read_score_matrix(wide(tmp_path, "", "empty.npz"))
+    np.save(tmp_path / "one.npy", np.ones((2, 2)))
+    with pytest.raises(UsageError, match="no NPZ file"):
+        read_score_matrix((tmp_path / "one.npy").rename(tmp_path / "one.npz"))
     with pytest.raises(UsageError, match="cannot be read"):
         read_score_matrix(wide(tmp_path, "x", "scores.parquet"))
     np.savez(tmp_path / "objects.npz", scores=np.array([[{}]], dtype=object))

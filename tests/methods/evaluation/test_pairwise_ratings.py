@@ -110,6 +110,10 @@ def test_the_figure_has_every_arm_in_order(arms):
         assert [each.name for each in figure.series] == ["arm 0", "arm 1", "arm 2"]
         assert [each.x[0] for each in figure.series] == [1, 2, 3]
         assert str(draw(figure)).count("<circle") == 3
+        assert (figure.y, "400 points" in figure.caption) == ("points", True)
+    figure = BradleyTerryRatings(scale="log", level=0.999).figure(arms, Rng(0))
+    assert figure.y == "log odds"
+    assert figure.caption.startswith("Each rating with its 99.9% interval. A difference is")
 
 
 def test_what_cannot_be_rated():

@@ -30,6 +30,7 @@ def test_the_budget_is_read_off_between_two_budgets():
 def test_the_last_time_below_the_target_counts():
     found = {0.1: [1] * 95 + [0] * 5, 0.2: [1] * 80 + [0] * 20, 0.3: [1] * 100}
     assert budget_to_find(found).value == pytest.approx(0.25)
+    assert budget_to_find(found).note == ""  # the lowest budget would have been enough but for that
 
 
 def test_beyond_the_budgets_precision_rises_to_one_at_all_cells():

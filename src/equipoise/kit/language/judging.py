@@ -136,7 +136,7 @@ async def verdict_on(judge: Any, case: Case) -> Verdict:
         raise UnitError("The judge gave no finite score.", OFF_FORMAT)
     if not ((scores >= 0) & (scores <= 1)).all():
         raise UnitError(f"The judge's score must be from 0 to 1, got {scores.max():g}.", "garbage")
-    return Verdict(float(scores[0]) if case.other is None else _share(*map(float, scores)))
+    return Verdict(float(scores[0]) if case.other is None else share_of_win(*map(float, scores)))
 
 
 def verdicts_on(judge: Any, cases: Sequence[Case]) -> list[Verdict | UnitError]:
@@ -157,6 +157,12 @@ def verdicts_on(judge: Any, cases: Sequence[Case]) -> list[Verdict | UnitError]:
     return found
 
 
+def scores_of(judge: GivesVerdicts, conversations: Sequence[Sequence[Message]]) -> np.ndarray:
+    """Return a score in [0, 1] for each conversation, NaN where the judge gave no verdict."""
+    found = verdicts_on(judge, [case_of(each) for each in conversations])
+    return np.array([np.nan if isinstance(v, UnitError) else v.score for v in found])
+
+
 def both_orders(first: Verdict, second: Verdict, agree: bool) -> Verdict:
     """Return the mean of a verdict and of that in the other order, told from the same side."""
     return Verdict(
@@ -168,7 +174,8 @@ def both_orders(first: Verdict, second: Verdict, agree: bool) -> Verdict:
     )
 
 
-def _share(one: float, other: float) -> float:
+def share_of_win(one: float, other: float) -> float:
+    """Return 1 where one score is higher than the other, 0 where lower, 1/2 for a tie."""
     return 0.5 if one == other else float(one > other)
 
 
@@ -281,8 +288,7 @@ class JudgeModel:
             raise UsageError(
                 "Judge: a judge of pairs cannot score one answer by itself; use kind: rubric."
             )
-        found = verdicts_on(self, [case_of(each) for each in conversations])
-        return np.array([np.nan if isinstance(v, UnitError) else v.score for v in found])
+        return scores_of(self, conversations)
 
     async def verdict(self, case: Case) -> Verdict:
         """Return the verdict on a case.
@@ -302,7 +308,7 @@ class JudgeModel:
                 for answer in (case.answer, case.other)
             ]
             found = both_orders(one, two, True)
-            found.score, found.consistent = _share(one.score, two.score), None
+            found.score, found.consistent = share_of_win(one.score, two.score), None
             return found
         if case.other is None:
             raise UsageError(

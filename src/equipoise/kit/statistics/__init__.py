@@ -3,8 +3,7 @@
 The names load on first use, so that importing the package loads no SciPy.
 """
 
-from importlib import import_module
-from typing import Any
+from equipoise.core.lazy import lazily
 
 _WHERE = {
     "AsymptoticSequence": "sequences",
@@ -80,11 +79,7 @@ __all__ = [
     "wilson",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

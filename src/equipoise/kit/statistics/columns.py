@@ -20,6 +20,13 @@ def in_order(outcomes: Outcomes) -> Outcomes:
     return outcomes.take(np.lexsort((outcomes.repeat, outcomes.build, outcomes.unit)))
 
 
+def row_keys(outcomes: Outcomes) -> np.ndarray:
+    """Return a number for the unit, build and repeat of each row, by which arms are paired."""
+    # 24 bits hold any build below 1,024 and repeat below 16,384.
+    within = (outcomes.build.astype(np.int64) << 14) | outcomes.repeat.astype(np.int64)
+    return np.asarray((outcomes.unit.astype(np.int64) << 24) | within)
+
+
 def complete(part: str, outcomes: Outcomes, *names: str) -> tuple[Outcomes, str]:
     """Return the rows that have every score, in order, and a note that counts the others.
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.core import Estimate, Outcomes, Rng, UsageError
+from equipoise.kit.statistics.columns import row_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,7 @@ class Comparisons:
         The better score wins, equal ones tie. Units are the prompts.
         """
         models = tuple(outcomes)
-        keys = [
-            (o.unit.astype(np.int64) << 24) | (o.build.astype(np.int64) << 14) | o.repeat
-            for o in outcomes.values()
-        ]
+        keys = [row_keys(each) for each in outcomes.values()]
         rows: list[tuple[np.ndarray, ...]] = []
         for i, j in itertools.combinations(range(len(models)), 2):
             a, b = outcomes[models[i]], outcomes[models[j]]
@@ -122,6 +120,11 @@ class Comparisons:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def games(self) -> np.ndarray:
+        """Return how many comparisons each model was in, shape ``(models,)``."""
+        m = len(self.models)
+        return np.bincount(self.first, minlength=m) + np.bincount(self.second, minlength=m)
 
     def wins(self) -> np.ndarray:
         """Return how often row's model beat column's, ties half, shape ``(models, models)``."""

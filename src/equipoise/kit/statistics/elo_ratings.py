@@ -23,10 +23,9 @@ from equipoise.kit import progress
 from equipoise.kit.statistics._common import Array, Codes, check_draws
 from equipoise.kit.statistics._pair_tables import cluster_of
 from equipoise.kit.statistics.comparisons import Comparisons
+from equipoise.kit.statistics.ratings import ELO
 
 Order = Literal["random", "given"]
-
-POINTS = 400 / math.log(10)
 
 PACE = 50_000_000
 """Comparisons that all passes over resamples take together, about: some seconds."""
@@ -104,7 +103,8 @@ def elo(
     Raises
     ------
     UsageError
-        If there are fewer than two models or clusters, or a parameter is out of range.
+        If there are fewer than two models or clusters, a model met no other, or a parameter is out
+        of range.
 
     Examples
     --------
@@ -116,6 +116,10 @@ def elo(
     check_draws(draws, "elo")
     if len(comparisons.models) < 2:
         raise UsageError("elo: one model cannot be compared; at least two are needed.")
+    _check_k(k)
+    idle = np.flatnonzero(comparisons.games() == 0)
+    if len(idle):
+        raise UsageError(f"elo: {comparisons.models[idle[0]]} met no other; leave out or compare.")
     if order not in ("random", "given"):
         raise UsageError(f"elo: order must be 'random' or 'given', got {order!r}.")
     if orders < 2:
@@ -207,8 +211,7 @@ def elo_passes(
     >>> elo_passes(met, k=32).round(3).tolist()
     [[1030.53, 969.47]]
     """
-    if not k > 0:
-        raise UsageError(f"elo: k must be above 0, got {k}.")
+    _check_k(k)
     places = np.arange(len(comparisons))[None] if order is None else np.asarray(order)
     many, steps = places.shape
     ratings = np.full((many, len(comparisons.models)), float(initial))
@@ -219,7 +222,7 @@ def elo_passes(
     for step in range(steps):
         at = places[:, step]
         i, j = base + comparisons.first[at], base + comparisons.second[at]
-        chance = 1 / (1 + np.exp((flat[j] - flat[i]) / POINTS))
+        chance = 1 / (1 + np.exp((flat[j] - flat[i]) / ELO))
         gain = k * (comparisons.score[at] - chance)
         flat[i] += gain
         flat[j] -= gain
@@ -228,11 +231,16 @@ def elo_passes(
     return ratings
 
 
+def _check_k(k: float) -> None:
+    if not 0 < k < math.inf:
+        raise UsageError(f"elo: k must be above 0 and finite, got {k}.")
+
+
 def _one_pass(comparisons: Comparisons, places: Codes, k: float, ratings: Array) -> None:
     found = ratings.tolist()  # one number at a time, lists are several times faster
     columns = (comparisons.first, comparisons.second, comparisons.score)
     for i, j, y in zip(*(each[places].tolist() for each in columns), strict=True):
-        gain = k * (y - 1 / (1 + math.exp((found[j] - found[i]) / POINTS)))
+        gain = k * (y - 1 / (1 + math.exp((found[j] - found[i]) / ELO)))
         found[i] += gain
         found[j] -= gain
     ratings[:] = found

@@ -213,7 +213,8 @@ def variance_range(df: float, level: float = 0.95) -> tuple[float, float]:
     """
     check_level(level, "variance_range")
     tail = (1 - level) / 2
-    return tuple(float(df / special.chdtri(df, p)) for p in (tail, 1 - tail))  # type: ignore[return-value]
+    low, high = (float(df / special.chdtri(df, p)) for p in (tail, 1 - tail))
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class Repeats:
         total = self.between + self.within
         return self.within / total if total else 0.0
 
-    def factor(self, repeats: int) -> float:
+    def factor(self, repeats: float) -> float:
         """Return the variance with so many repeats over the pilot's."""
         now = self.between + self.within / self.repeats
         return (self.between + self.within / repeats) / now if now else 1.0

@@ -1,7 +1,6 @@
 """What people prefer, and what models of it are worth: rewards and preferences."""
 
-from importlib import import_module
-from typing import Any
+from equipoise.core.lazy import lazily
 
 _WHERE: dict[str, str] = {
     "CharacteristicCorrelation": "reward_measures",
@@ -52,11 +51,7 @@ _WHERE: dict[str, str] = {
 
 __all__ = sorted(_WHERE)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

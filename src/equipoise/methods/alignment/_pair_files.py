@@ -12,7 +12,7 @@ from equipoise.core import Unit, UsageError, nearest
 from equipoise.kit.data import split_of
 from equipoise.kit.data.formats import text_of
 from equipoise.kit.data.rows import load
-from equipoise.kit.data.source import existing, scheme
+from equipoise.kit.data.source import existing, one_line, scheme
 from equipoise.kit.language.canned import message_text
 
 _SIDES = ("chosen", "rejected")
@@ -30,7 +30,7 @@ def pair_units(data: str, calibration: float, version: str) -> tuple[Unit, ...]:
     what is not known is left out.
     """
     rows, places = _rows(data)
-    found, seen = [], set()
+    found = []
     for index, row in enumerate(rows):
         sides = {side: _side(row, side, places[index]) for side in _SIDES}
         for name in set(sides["chosen"]) ^ set(sides["rejected"]):
@@ -44,9 +44,6 @@ def pair_units(data: str, calibration: float, version: str) -> tuple[Unit, ...]:
                 " text_chosen and text_rejected, and so on."
             )
         key = str(row["id"]) if row.get("id") is not None else f"pair-{index:06d}"
-        if key in seen:
-            raise UsageError(f'{places[index]}: id "{key}" is there twice.')
-        seen.add(key)
         content: dict[str, Any] = dict(sides)
         if row.get("prompt") is not None:
             content["prompt"] = str(row["prompt"])
@@ -77,7 +74,7 @@ def _reward_bench(data: str, text: str) -> tuple[list[dict[str, Any]], list[str]
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{data}: is not JSON ({str(error)[:100]}).") from error
+        raise UsageError(f"{data}: is not JSON ({one_line(error)}).") from error
     lists = {
         name: list(each.values()) if isinstance(each, dict) else each
         for name, each in found.items()

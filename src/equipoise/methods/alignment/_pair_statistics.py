@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from equipoise.core import Estimate, Rng, UsageError, nearest
 from equipoise.kit.statistics import resampling, single
+from equipoise.kit.statistics._common import column
 from equipoise.kit.statistics.columns import enclosing, noted
 
 REWARD_BENCH: Mapping[str, Mapping[str, int]] = {
@@ -151,7 +152,7 @@ def sectioned_accuracy(
     Raises
     ------
     UsageError
-        On an unknown subset, or columns that do not fit.
+        On an unknown subset, values that are not finite, or columns that do not fit.
 
     Examples
     --------
@@ -160,8 +161,9 @@ def sectioned_accuracy(
     >>> round(found["Reasoning"].value, 3), round(found["all"].value, 3)
     (0.5, 0.5)
     """
-    y, names = np.asarray(correct, float), np.asarray([str(each) for each in subsets])
-    if y.shape != names.shape or not len(y):
+    y = column(correct, "sectioned_accuracy", "correct")
+    names = np.asarray([str(each) for each in subsets])
+    if y.shape != names.shape:
         raise UsageError(
             f"sectioned_accuracy: give one subset a pair, got {len(names)} for {y.size} pairs."
         )
@@ -222,10 +224,12 @@ def _weighted(
     used = np.isin(names, wanted)
     inside = None if clusters is None else np.asarray(clusters)[used]
     value, influence = weighted_accuracy(y[used], names[used], weights)
-    try:
-        found = single.mean(value + influence, clusters=inside, level=level)
-    except UsageError as error:  # one pair or one cluster: the value stands alone
-        return Estimate(value, level=level, n=int(used.sum()), note=str(error))
+    groups = int(used.sum()) if inside is None else len(np.unique(inside))
+    if groups < 2:
+        what = "pair" if inside is None else "cluster"
+        note = f"One {what} gives no interval; at least two are needed."
+        return Estimate(value, level=level, n=int(used.sum()), note=note)
+    found = single.mean(value + influence, clusters=inside, level=level)
     alone = [name for name in wanted if (names == name).sum() == 1]
     note = f"One pair only in {', '.join(alone)}." if alone else ""
     return noted(

@@ -73,7 +73,7 @@ class FragileTriples:
     scores
         Log strengths, shape ``(options,)``.
     triples
-        The worst ones, the worst first.
+        The worst ones, by influence, the worst first.
     count, sensitive, fragile
         All triples; those whose sensitivity is above ``least``; those of them whose influence is.
     labels
@@ -148,7 +148,8 @@ def fragile_triples(
     ------
     UsageError
         If there are fewer labels than scores to fit, more than 4,000 options, an option that meets
-        itself, a negative number, or no such triple; without a prior, if scores are infinite.
+        itself, a number out of its range, or no such triple; without a prior, if scores are
+        infinite, before or after the change.
 
     Examples
     --------
@@ -160,6 +161,12 @@ def fragile_triples(
     """
     if not 1 <= least < math.inf:
         raise UsageError(f"{_WHO}: least must be at least 1, got {least:g}.")
+    if not 0 <= change <= 1:
+        raise UsageError(f"{_WHO}: change must be from 0 to 1, got {change:g}.")
+    if not 0 <= prior < math.inf:
+        raise UsageError(f"{_WHO}: prior must be at least 0, got {prior:g}.")
+    if top < 1:
+        raise UsageError(f"{_WHO}: top must be at least 1, got {top}.")
     rows = counted(labels, clusters)
     pairs, counts = rows.pairs, rows.counts()
     m = pairs.m
@@ -293,7 +300,10 @@ def _told(
         gone = min(change * n[i, k], float(counts[strong, column]))
         counts[strong, column] -= gone
         counts[weak, column] += gone
-        again, _ = fit(rows.pairs, counts, "half", prior, (s, np.array(0.0)))
+        check_settled(options, rows.pairs, counts, "half", prior)
+        # From scores that the labels now contradict, Newton's method overshoots.
+        start = (s, np.array(0.0)) if change < 0.1 else None
+        again, _ = fit(rows.pairs, counts, "half", prior, start)
         after = float(special.expit(again[i] - again[j]))
     return FragileTriple(
         options[i],

@@ -317,12 +317,12 @@ class RewardCalibration:
         return np.where(known, r - lam * (m - level), r)
 
     def _lams(self, count: int) -> list[float]:
-        given = [self.lam] if isinstance(self.lam, (int, float)) else list(self.lam)
+        given: list[float] = np.atleast_1d(np.asarray(self.lam, float)).tolist()
         if len(given) not in (1, count):
             raise UsageError(
                 f"RewardCalibration: lam must be one number or {count}, got {len(given)}."
             )
-        return [float(each) for each in (given if len(given) == count else given * count)]
+        return given if len(given) == count else given * count
 
     @staticmethod
     def _read(

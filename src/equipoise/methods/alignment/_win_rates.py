@@ -115,7 +115,12 @@ def length_model(p: np.ndarray, d: np.ndarray, g: np.ndarray | None) -> _LengthM
         warnings.simplefilter("ignore")
         fit: Any = sm.GLM(p, design, family=sm.families.Binomial()).fit()
     beta = np.asarray(fit.params)
-    if not fit.converged or np.abs(beta).max() > 30:
+    steep = beta.copy()  # in units that do not hang on how difficulties are measured
+    if g is not None:
+        steep[0] += beta[2] * g.mean()
+        steep[2] *= g.std()
+    # Where outcomes can be told apart, fitting ends at a log-odds of about 20.
+    if not fit.converged or np.abs(steep).max() > 20:
         raise UsageError(
             f"{who}: length tells every outcome, so that there is no telling what it hides; give"
             " more comparisons."

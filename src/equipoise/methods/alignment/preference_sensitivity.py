@@ -78,9 +78,10 @@ class PreferenceSensitivity(Measure):
     two pairs the one that moves $p_{ij}$ more; its interval is by the delta method on the log
     scale. Other labels may hold $p_{ij}$: ``influence`` is how far the refitted $p_{ij}$ moves by
     the share of the pair's labels that change, which is S where nothing else is known. A triple is
-    fragile where both are above ``least``; the worst comes first. The plain function is
-    `fragile_triples`. The table's first row counts them. Of many triples the worst is chosen, and
-    looks worse than it is: give ``triple`` to ask about one, which a claim can be about.
+    fragile where both are above ``least``; the one of the largest influence comes first. The plain
+    function is `fragile_triples`. The table's first row counts them. Of many triples the worst is
+    chosen, and looks worse than it is: give ``triple`` to ask about one, which a claim can be
+    about.
 
     Details: ``preference`` ($p_{ij}$), ``moved`` ($p_{ik}$), ``held`` ($p_{kj}$), ``influence``,
     ``after`` ($p_{ij}$ once ``change`` of the moved pair's labels went to its weaker side),

@@ -374,7 +374,7 @@ class Gameability(Measure):
         name = first_score(outcomes[arms[0]], self.score)
         names = [name] if self.reference is None else [name, self.reference]
         tables = [self._by_unit(outcomes[arm], names) for arm in arms]
-        shared = sorted(set.intersection(*(set(table) for table in tables)))
+        shared = sorted(set(tables[0]).intersection(*tables))
         if len(shared) < 2:
             raise UsageError(f"Gameability: the arms share {len(shared)} units; two are needed.")
         cube = np.array([[table[unit] for table in tables] for unit in shared])
@@ -388,7 +388,7 @@ class Gameability(Measure):
         found = resampling.bootstrap(
             statistic, (cube,), level=self.level, draws=self.draws, rng=rng, method="bca"
         )
-        lost = max(len(table) for table in tables) - len(shared)
+        lost = len(set().union(*tables)) - len(shared)
         return noted(enclosing(found), f"{lost} units are not in every arm." if lost else "")
 
     @staticmethod

@@ -137,9 +137,11 @@ _LAST: WeakKeyDictionary[Any, tuple[Any, np.ndarray]] = WeakKeyDictionary()
 """What each model or judge said last, so that arms that share it and pairs share the work."""
 
 
-def _once(model: Any, responses: Responses, score: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return scores of responses, or what they were when the model was last asked."""
-    key = (tuple(responses.prompts), tuple(responses.texts))
+def _once(
+    model: Any, how: str, responses: Responses, score: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """Return scores of responses, or what they were when the model was last asked, and so."""
+    key = (how, tuple(responses.prompts), tuple(responses.texts))
     if model not in _LAST or _LAST[model][0] != key:
         _LAST[model] = key, score()
     return _LAST[model][1].copy()
@@ -153,7 +155,7 @@ class _FromJudge:
         def score() -> np.ndarray:
             return np.asarray(self.base.judge(conversations(responses)), float)
 
-        return _once(self.base, responses, score)
+        return _once(self.base, "judge", responses, score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +167,7 @@ class _FromLikelihood:
             asked = [(each[:-1], str(each[-1]["content"])) for each in conversations(responses)]
             return np.array([s.log_probs.mean() for s in self.base.log_likelihood(asked)], float)
 
-        return _once(self.base, responses, score)
+        return _once(self.base, "likelihood", responses, score)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """Intervals, sets and tests with guarantees that do not rest on a model being right."""
 
-from importlib import import_module
-from typing import Any
+from equipoise.core.lazy import lazily
 
 _WHERE: dict[str, str] = {
     "ClassifierTwoSampleTest": "two_sample",
@@ -63,11 +62,7 @@ _WHERE: dict[str, str] = {
 
 __all__ = sorted(_WHERE)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

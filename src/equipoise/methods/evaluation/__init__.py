@@ -5,8 +5,7 @@
 0.75
 """
 
-from importlib import import_module
-from typing import Any
+from equipoise.core.lazy import lazily
 
 _WHERE = {
     "BestFound": "_adaptive_search",
@@ -20,8 +19,8 @@ _WHERE = {
     "brier": "calibration",
     "budget_to_find": "recovery_budgets",
     "difference_game": "_equilibrium_game",
-    "equilibrium_ratings": "_equilibrium",
     "elo": "pairwise_ratings",
+    "equilibrium_ratings": "_equilibrium",
     "expected_calibration_error": "calibration",
     "f1": "discrimination",
     "filled_subset": "adaptive_evaluation",
@@ -52,11 +51,7 @@ _WHERE = {
 
 __all__ = sorted(_WHERE)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -114,7 +114,7 @@ def search(
 ) -> BestFound:
     """Run a policy until the budget is spent; `ucb_e` says what the parameters are."""
     run, methods, items = _source(who, scores, shape)
-    if fresh not in (0, *range(2, items)):
+    if fresh != 0 and fresh not in range(2, items):
         raise UsageError(
             f"{who}: fresh must be 0, or at least 2 and below the {items} items, got {fresh}."
         )
@@ -169,8 +169,10 @@ def _source(
 def _cells(who: str, budget: float, cells: int) -> int:
     """Return a budget as a number of cells."""
     whole = float(budget).is_integer() and not (isinstance(budget, float) and budget == 1)
-    found = int(budget) if whole else round(budget * cells)
-    if not 0 < found <= cells or (not whole and budget > 1):
+    found = 0
+    if whole or 0 < budget <= 1:
+        found = int(budget) if whole else round(budget * cells)
+    if not 0 < found <= cells:
         raise UsageError(
             f"{who}: budget must be a share of all cells in (0, 1], or a whole number of them from "
             f"1 to {cells}, got {budget}."

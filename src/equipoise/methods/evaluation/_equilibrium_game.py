@@ -183,7 +183,8 @@ def king_of_the_hill_game(
             "king_of_the_hill_game: the win rates of i against j and of j against i must add up"
             f" to 1; one pair misses it by {apart:.3g}."
         )
-    return _game(rates - back, 0.5, prompts, models)  # the transpose keeps it exactly skew
+    who = "king_of_the_hill_game"
+    return _game(who, rates - back, 0.5, prompts, models)  # the transpose keeps it exactly skew
 
 
 def tables(
@@ -196,10 +197,7 @@ def tables(
     models, m = comparisons.models, len(comparisons.models)
     if m < 2:
         raise UsageError("king_of_the_hill_game: one model cannot be compared; give at least two.")
-    played = np.bincount(comparisons.first, minlength=m) + np.bincount(
-        comparisons.second, minlength=m
-    )
-    idle = [models[i] for i in np.flatnonzero(played == 0)]
+    idle = [models[i] for i in np.flatnonzero(comparisons.games() == 0)]
     if idle:
         raise UsageError(
             f"king_of_the_hill_game: {', '.join(idle[:5])} {_are(idle)} in no comparison; leave"
@@ -255,7 +253,7 @@ def game_of_tables(
         )
     total = games + smoothing
     margin = np.divide(net, total, out=np.zeros_like(net), where=total > 0)
-    return _game(margin, 0.5, prompts, models)
+    return _game("king_of_the_hill_game", margin, 0.5, prompts, models)
 
 
 def win_rate_game(
@@ -292,12 +290,11 @@ def win_rate_game(
     """
     from scipy.special import ndtr
 
-    s = _scores(scores)
+    who = "win_rate_game"
+    s = _scores(who, scores)
     e = np.zeros_like(s) if errors is None else np.asarray(errors, float).T
     if e.shape != s.shape or not (e >= 0).all():
-        raise UsageError(
-            "king_of_the_hill_game: standard errors must be at least 0, one for every score."
-        )
+        raise UsageError(f"{who}: standard errors must be at least 0, one for every score.")
     variance = np.maximum(e, 1e-6) ** 2
     p, m = s.shape
     margin = np.empty((p, m, m), np.float64 if p * m * m <= DOUBLE else np.float32)
@@ -305,7 +302,7 @@ def win_rate_game(
         z = (s[t][:, None] - s[t]) / np.sqrt(variance[t][:, None] + variance[t])
         w = ndtr(z)
         margin[t] = w - w.T
-    return _game(margin, 0.5, prompts, models)
+    return _game(who, margin, 0.5, prompts, models)
 
 
 def difference_game(
@@ -340,34 +337,33 @@ def difference_game(
     """
     from scipy.stats import rankdata
 
-    s = _scores(scores)
+    who = "difference_game"
+    s = _scores(who, scores)
     if normalise == "rank":
         s = rankdata(s, axis=1) - 1
         s = s / max(s.shape[1] - 1, 1)
     elif normalise != "none":
         if normalise not in ("range", "spread"):
             raise UsageError(
-                "king_of_the_hill_game: normalise must be 'range', 'spread', 'rank' or 'none', got"
-                f" {normalise!r}."
+                f"{who}: normalise must be 'range', 'spread', 'rank' or 'none', got {normalise!r}."
             )
         scale = np.ptp(s, axis=1) if normalise == "range" else s.std(axis=1)
         s = s / np.where(scale > 0, scale, 1)[:, None]
     p, m = s.shape
     kind = np.float64 if p * m * m <= DOUBLE else np.float32
     s = np.asarray(s, kind)
-    return _game(s[:, :, None] - s[:, None, :], 1.0, prompts, models)
+    return _game(who, s[:, :, None] - s[:, None, :], 1.0, prompts, models)
 
 
-def _scores(scores: npt.ArrayLike) -> Array:
+def _scores(who: str, scores: npt.ArrayLike) -> Array:
     s = np.asarray(scores, float)
     if s.ndim != 2 or not s.size or not np.isfinite(s).all():
-        raise UsageError(
-            "king_of_the_hill_game: scores must be finite numbers of the shape (models, prompts)."
-        )
+        raise UsageError(f"{who}: scores must be finite numbers of the shape (models, prompts).")
     return s.T
 
 
 def _game(
+    who: str,
     margin: Array,
     gain: float,
     prompts: Sequence[str] | None,
@@ -375,15 +371,12 @@ def _game(
 ) -> Game:
     p, m, _ = margin.shape
     if m < 2 or not p:
-        raise UsageError(
-            f"king_of_the_hill_game: a game needs a prompt and two models, got {p} and {m}."
-        )
+        raise UsageError(f"{who}: a game needs a prompt and two models, got {p} and {m}.")
     names = tuple(map(str, range(p) if prompts is None else prompts))
     arms = tuple(map(str, range(m) if models is None else models))
     if (len(names), len(arms)) != (p, m):
         raise UsageError(
-            f"king_of_the_hill_game: {len(names)} prompts and {len(arms)} models are named, there"
-            f" are {p} and {m}."
+            f"{who}: {len(names)} prompts and {len(arms)} models are named, there are {p} and {m}."
         )
     return Game(margin, gain, names, arms)
 

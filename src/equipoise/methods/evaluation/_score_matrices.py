@@ -166,9 +166,12 @@ def _from_long(name: str, table: Any) -> ScoreMatrix:
 
 def _from_npz(file: Path) -> ScoreMatrix:
     try:
-        with np.load(file, allow_pickle=False) as found:
+        found = np.load(file, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise ValueError("one array")
+        with found:
             arrays = {key: found[key] for key in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         raise UsageError(
             f"read_score_matrix: {file.name} is no NPZ file of plain arrays."
         ) from None

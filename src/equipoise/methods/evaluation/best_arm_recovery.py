@@ -6,6 +6,7 @@ plays matrices whose best method is known, and measures read the budget at which
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,9 @@ class BestArmRecovery(Task):
         return np.asarray(whole[np.ix_(rows, columns)])
 
     def _whole(self) -> ScoreMatrix:
-        return digit_pipelines() if self.file is None else read_score_matrix(self.file)
+        if self.file is None:
+            return digit_pipelines()
+        return _from_file(self.file, file_hash(Path(self.file)))
 
     def _play(self, subject: Allocates, unit: Unit) -> Outcome:
         seed = unit.content["seed"]
@@ -186,6 +189,12 @@ class BestArmRecovery(Task):
         scores["found"] = float(np.mean([scores[found_score(each)] for each in self.budgets]))
         scores["spent"] = spent / truth.size
         return Outcome(unit.id, scores=scores)
+
+
+@functools.lru_cache(maxsize=1)
+def _from_file(file: str, content: str) -> ScoreMatrix:
+    """Return the matrix of a file, read once for all draws while its ``content`` stays."""
+    return read_score_matrix(file)
 
 
 def _ndcg_score(budget: float) -> str:

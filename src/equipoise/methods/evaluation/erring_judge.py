@@ -19,8 +19,8 @@ from equipoise.kit.language.judging import (
     GivesVerdicts,
     Verdict,
     both_orders,
-    case_of,
-    verdicts_on,
+    scores_of,
+    share_of_win,
 )
 from equipoise.kit.language.normalise import squad
 
@@ -72,8 +72,7 @@ class _Live:
 
     def judge(self, conversations: Sequence[Sequence[Message]]) -> np.ndarray:
         """Return NaN for each: a conversation holds no reference, and without one it is lost."""
-        found = verdicts_on(self, [case_of(each) for each in conversations])
-        return np.array([np.nan if isinstance(v, UnitError) else v.score for v in found])
+        return scores_of(self, conversations)
 
     async def verdict(self, case: Case) -> Verdict:
         """Return the verdict on a case that has a reference."""
@@ -83,7 +82,7 @@ class _Live:
         if case.other is None:
             return Verdict(one)
         other = self._calls_right(case, case.other)
-        score = 0.5 if one == other else float(one > other)
+        score = share_of_win(one, other)
         sizes = len(case.answer), len(case.other)
         if self._draw(case, "longer") < self.recipe.longer and sizes[0] != sizes[1]:
             score = float(sizes[0] > sizes[1])

@@ -20,13 +20,11 @@ from equipoise.core import (
     Measure,
     Outcomes,
     Rng,
-    Series,
     UsageError,
     between,
     one_of,
 )
 from equipoise.kit import progress
-from equipoise.kit.statistics.columns import first_score, in_order
 from equipoise.kit.statistics.comparisons import Comparisons
 from equipoise.kit.statistics.single import mean
 from equipoise.methods.evaluation._equilibrium import (
@@ -50,6 +48,7 @@ from equipoise.methods.evaluation._equilibrium_target import (
     affinity_entropy,
     max_affinity_entropy,
 )
+from equipoise.methods.evaluation._rated_arms import compared, ladder
 
 __all__ = [
     "AverageRatings",
@@ -67,14 +66,6 @@ KINDS = np.array([[0.0, 1, 2, 3], [1, 3, 2, 0], [0, 3, 2, 1], [1, 2, 3, 0]])
 """Scores of four models on four kinds of prompts, for simulation."""
 
 SHARES = (0.4, 0.3, 0.2, 0.1)
-
-
-def _compared(part: str, outcomes: Mapping[str, Outcomes], score: str | None) -> Comparisons:
-    """Return how arms compare unit by unit, whatever the order of rows."""
-    ordered = {arm: in_order(each) for arm, each in outcomes.items()}
-    if len(ordered) < 2:
-        raise UsageError(f"{part}: one arm cannot be compared; at least two are needed.")
-    return Comparisons.between_arms(ordered, first_score(next(iter(ordered.values())), score))
 
 
 @dataclass(frozen=True)
@@ -177,7 +168,7 @@ class EquilibriumRatings(Measure):
 
     def measure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Mapping[str, Estimate]:
         """Return each arm's rating."""
-        return self.rate(_compared(type(self).__name__, outcomes, self.score), rng)
+        return self.rate(compared(type(self).__name__, outcomes, self.score), rng)
 
     def rate(self, comparisons: Comparisons, rng: Rng) -> Mapping[str, Estimate]:
         """Return each model's rating with its interval, by name."""
@@ -218,7 +209,7 @@ class EquilibriumRatings(Measure):
 
     def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
         """Return the models from best to worst, with their intervals."""
-        return _ladder(
+        return ladder(
             self.measure(outcomes, rng),
             "Ratings at the equilibrium",
             "won more than the king",
@@ -318,7 +309,7 @@ class AverageRatings(Measure):
 
     def measure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Mapping[str, Estimate]:
         """Return each arm's average."""
-        return self.rate(_compared(type(self).__name__, outcomes, self.score), rng)
+        return self.rate(compared(type(self).__name__, outcomes, self.score), rng)
 
     def rate(self, comparisons: Comparisons, rng: Rng) -> Mapping[str, Estimate]:
         """Return how often each model wins, with its interval, by name."""
@@ -351,7 +342,7 @@ class AverageRatings(Measure):
 
     def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
         """Return the models from best to worst, with their intervals."""
-        return _ladder(
+        return ladder(
             self.measure(outcomes, rng),
             "Average ratings",
             "share of wins",
@@ -366,14 +357,3 @@ class AverageRatings(Measure):
                 note="no interval from one prompt or one cluster",
             )  # fmt: skip
         return mean(each, clusters=clusters, level=self.level)
-
-
-def _ladder(found: Mapping[str, Estimate], title: str, axis: str, caption: str) -> Figure:
-    ordered = sorted(found.items(), key=lambda each: -each[1].value)
-    series = []
-    for place, (name, each) in enumerate(ordered, 1):
-        ends: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
-        if each.has_interval:
-            ends = ((each.low,), (each.high,))
-        series.append(Series(name, (place,), (each.value,), *ends, look="points"))
-    return Figure(title, "place", axis, tuple(series), caption)

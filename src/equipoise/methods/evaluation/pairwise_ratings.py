@@ -21,13 +21,11 @@ from equipoise.core import (
     Measure,
     Outcomes,
     Rng,
-    Series,
-    UsageError,
     between,
     one_of,
 )
 from equipoise.kit.statistics._common import critical, join, size_note
-from equipoise.kit.statistics.columns import enclosing, first_score, rows_of
+from equipoise.kit.statistics.columns import enclosing, rows_of
 from equipoise.kit.statistics.comparisons import Comparisons
 from equipoise.kit.statistics.elo_ratings import elo, elo_passes
 from equipoise.kit.statistics.ratings import (
@@ -36,6 +34,7 @@ from equipoise.kit.statistics.ratings import (
     bradley_terry_draws,
     rank_ranges,
 )
+from equipoise.methods.evaluation._rated_arms import compared, ladder
 
 __all__ = ["BradleyTerryRatings", "EloRatings", "bradley_terry", "elo"]
 
@@ -63,33 +62,23 @@ class _Ratings(Measure):
 
     def measure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Mapping[str, Estimate]:
         """Return each arm's rating: the better score on a unit, build and repeat wins."""
-        return self.rate(self._met(outcomes), rng)
+        return self.rate(compared(type(self).__name__, outcomes, self.score), rng)
 
     def figure(self, outcomes: Mapping[str, Outcomes], rng: Rng) -> Figure | None:
         """Return the ratings in order, with their intervals."""
-        found = sorted(self.measure(outcomes, rng).items(), key=lambda each: -each[1].value)
-        series = [
-            Series(name, (place,), (each.value,), (each.low,), (each.high,), "points")
-            for place, (name, each) in enumerate(found, 1)
-        ]
-        return Figure(
+        axis, meaning = "points", "400 points are odds of ten to one"
+        if getattr(self, "scale", "elo") == "log":
+            axis, meaning = "log odds", "A difference is the logarithm of odds"
+        return ladder(
+            self.measure(outcomes, rng),
             f"Ratings, {self._name()}",
-            "place",
-            "points",
-            series,
-            f"Each rating with its {self.level:.0%} interval. 400 points are odds of ten to one.",
+            axis,
+            f"Each rating with its {100 * self.level:.9g}% interval. {meaning}.",
         )
 
     @abstractmethod
     def _name(self) -> str:
         """Return what the method is called."""
-
-    def _met(self, outcomes: Mapping[str, Outcomes]) -> Comparisons:
-        if not outcomes:
-            raise UsageError(f"{type(self).__name__}: there are no arms.")
-        return Comparisons.between_arms(
-            outcomes, first_score(next(iter(outcomes.values())), self.score)
-        )
 
 
 @dataclass(frozen=True)
@@ -289,8 +278,7 @@ def _told(
     level: float,
 ) -> dict[str, Estimate]:
     """Return an estimate a model, with what a table of them shows."""
-    m = len(met.models)
-    games = np.bincount(met.first, minlength=m) + np.bincount(met.second, minlength=m)
+    m, games = len(met.models), met.games()
     won = np.bincount(met.first, met.score, m) + np.bincount(met.second, 1 - met.score, m)
     return {
         name: Estimate(

@@ -115,6 +115,12 @@ class RatingRule(Subject):
         return _Equilibrium(self.by, self.variance)
 
 
+def _draws(count: int, rng: Rng) -> list[Unit]:
+    """Return one unit a draw, with its seed."""
+    seeds = [rng.child("draw", i).seed_for_request() for i in range(count)]
+    return [Unit(f"draw-{i:06d}", content={"seed": seed}) for i, seed in enumerate(seeds)]
+
+
 def _win_rates(skills: Array, prompts: Array, sharpness: float) -> Array:
     """Return ``w[t, i, j]`` of models with ``skills`` on prompts that ask for some of them."""
     able = prompts @ skills.T
@@ -176,8 +182,7 @@ class RedundantPrompts(Task):
 
     def units(self, rng: Rng) -> list[Unit]:
         """Return one unit a draw, with its seed."""
-        seeds = [rng.child("draw", i).seed_for_request() for i in range(self.draws)]
-        return [Unit(f"draw-{i:06d}", content={"seed": seed}) for i, seed in enumerate(seeds)]
+        return _draws(self.draws, rng)
 
     def perform(self, subject: RatesGames, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
         """Rate with and without copies; every arm sees the same draws."""
@@ -276,8 +281,7 @@ class RatedInvention(Task):
 
     def units(self, rng: Rng) -> list[Unit]:
         """Return one unit a draw, with its seed."""
-        seeds = [rng.child("draw", i).seed_for_request() for i in range(self.draws)]
-        return [Unit(f"draw-{i:06d}", content={"seed": seed}) for i, seed in enumerate(seeds)]
+        return _draws(self.draws, rng)
 
     def perform(self, subject: RatesGames, units: Sequence[Unit], rng: Rng) -> list[Outcome]:
         """Play the rounds; every arm is offered the same candidates."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.core import Estimate, Figure, Measure, Outcomes, Rng, Series, UsageError, between
-from equipoise.kit.statistics.columns import clusters_of, complete, noted
+from equipoise.kit.statistics.columns import clusters_of, complete, noted, rows_of
 from equipoise.kit.statistics.single import proportion
 from equipoise.methods.evaluation._adaptive_search import FOUND, found_score
 
@@ -61,7 +61,7 @@ def budget_to_find(
     each = [proportion(np.asarray(found[b], float), clusters=clusters, level=level) for b in grid]
     curves = np.array([[one.value, one.high, one.low] for one in each]).T
     value, low, high = _crossing(grid, curves, target).tolist()
-    note = "" if curves[0, 0] < target else f"The lowest budget, {grid[0]:g}, is enough."
+    note = "" if (curves[0] < target).any() else f"The lowest budget, {grid[0]:g}, is enough."
     return Estimate(
         value, low, high, level, each[0].n, clusters=each[0].clusters,
         method="inverted " + each[0].method, note=note,
@@ -115,10 +115,10 @@ class BudgetToFind(Measure):
         """Return 200 draws that find the best at budgets spread evenly from 0.05 to 0.25."""
         settled = rng.numpy().uniform(0.05, 0.25, 200)
         grid = (0.1, 0.15, 0.2, 0.25)
-        columns = {found_score(b): (settled <= b).astype(float) for b in grid}
         precision = np.array([[(b - 0.05) / 0.2 for b in grid]])
         truth = _crossing(np.array(grid), precision, self.target)[0]
-        return Outcomes.of(**columns), float(truth)  # type: ignore[arg-type]
+        columns = {found_score(b): (settled <= b).astype(float) for b in grid}
+        return rows_of(columns), float(truth)
 
     def measure(self, outcomes: Outcomes, rng: Rng) -> Estimate:
         """Return the budget with its interval; ``rng`` is not used."""

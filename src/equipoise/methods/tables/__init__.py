@@ -5,8 +5,7 @@
 array([0.5, 0. ])
 """
 
-from importlib import import_module
-from typing import Any
+from equipoise.core.lazy import lazily
 
 _WHERE = {
     "Classification": "classification",
@@ -21,11 +20,7 @@ _WHERE = {
 
 __all__ = sorted(_WHERE)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,16 @@ document.addEventListener("htmx:configRequest", (event) => {
   for (const name of Object.keys(given)) if (given[name] === "") delete given[name];
 });
 
+// Another task has other scores, strata and errors: its page is opened anew.
+for (const kind of ["input", "change"]) {
+  document.addEventListener(kind, (event) => {
+    if (!event.target.matches("[data-anew]")) return;
+    event.stopPropagation();
+    const { name, value } = event.target;
+    if (kind === "change") location.search = new URLSearchParams({ [name]: value });
+  }, true);
+}
+
 // Keys: / searches, n and p turn pages, j and k walk through rows.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
